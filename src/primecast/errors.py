@@ -1,0 +1,24 @@
+"""The one error for things a person gave that cannot be used.
+
+Its message is a sentence: the thing, the value given, the values allowed or the way out. The commands print it alone
+and leave with exit code 2; anything else that is raised is a defect of primecast and keeps its traceback.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """What was given cannot be used; the message says what, why, and what can be done."""
+
+
+def unknown(what: str, given: object, allowed: Iterable[object]) -> InputError:
+    """The error for a name that is not in a registry; it lists the names that are.
+
+    >>> str(unknown("model", "itransfromer", ["itransformer", "dlinear"]))
+    "unknown model 'itransfromer' (did you mean 'itransformer'?); allowed: dlinear, itransformer"
+    """
+    names = sorted(str(name) for name in allowed)
+    near = get_close_matches(str(given), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return InputError(f"unknown {what} {given!r}{hint}; allowed: {', '.join(names) or 'none'}")
