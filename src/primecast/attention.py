@@ -1,0 +1,405 @@
+"""Prime attention: attention in which token j shows token i a version of itself made for that pair.
+
+Ordinary attention lets token j show every other token the same key and value. Prime attention modulates both,
+element by element, with a primer F_ij in R^d that belongs to the pair:
+
+    k~_ij = k_j * F_ij        v~_ij = v_j * F_ij        x'_i = sum_j softmax_j(q_i . k~_ij / sqrt(k)) v~_ij
+
+Written like this, F is a tensor of n x n x d numbers per sample. It need not be built. A primer network whose last
+layer is linear gives F_ij = beta + sum_m phi_m(i, j) u_m with few hidden units m, and then, exactly,
+
+    q_i . k~_ij          = q_i . (beta * k_j)  +  sum_m phi_m(i, j)  q_i . (u_m * k_j)
+    sum_j a_ij v~_ij     = beta * (a v)_i      +  sum_m u_m * ((a o phi_m) v)_i
+
+This file holds, in this order: `Prime`, the value that carries phi, u and beta; the two formulas, factored and as the
+paper prints them; `attend`, which is standard attention when there is no primer; the module `MultiHeadAttention`.
+
+Letters: b batch, h heads, g 1 or h, i asking token, j answering token, n tokens, k head size, d = h k, m hidden units.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from primecast.errors import InputError, unknown
+
+MODULATE = ("k", "v", "kv")
+
+Position = Callable[[Tensor], Tensor]
+"""Something done to queries and (primed) keys alike along their token axis, the last but one: a rotary embedding."""
+
+
+@dataclass(frozen=True)
+class Prime:
+    """A primer in factored form: F_ij = beta + sum_m phi_m(i, j) u_m, and F_ij = 1 for pairs that have none.
+
+    phi:   pair activations; i asks, j answers. g = h: each head has m units of its own (grouped); g = 1: all heads
+           read the same m units (dense).
+    gains: u, split into heads. A leading axis of layers is allowed; `layer` picks from it.
+    base:  beta, split into heads; None is zero, which saves its product.
+    pairs: which pairs have a primer; None is all of them.
+    """
+
+    phi: Float[Tensor, "b g m i j"]
+    gains: Float[Tensor, "*layers h m k"]
+    base: Float[Tensor, "*layers h k"] | None = None
+    pairs: Bool[Tensor, "i j"] | None = None
+
+    def layer(self, index: int) -> "Prime":
+        """The primer of one layer: itself, or the same pair activations with that layer's own gains."""
+        if self.gains.ndim == 3:
+            return self
+        return replace(self, gains=self.gains[index], base=None if self.base is None else self.base[index])
+
+    def materialize(self) -> Float[Tensor, "b i j d"]:
+        """The paper's F, all n x n x d of it: the reference in tests and the bar in benchmarks."""
+        filters = torch.einsum("bhmij,hmk->bijhk", self.phi.expand(-1, self.gains.shape[0], -1, -1, -1), self.gains)
+        if self.base is not None:
+            filters = filters + self.base
+        if self.pairs is not None:
+            filters = torch.where(self.pairs[:, :, None, None], filters, torch.ones_like(filters))
+        return filters.flatten(-2)
+
+
+# ---------------------------------------------------------------- the two formulas, factored
+
+
+def factored_scores(
+    q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], prime: Prime, position: Position | None = None
+) -> Float[Tensor, "b h i j"]:
+    """q_i . k~_ij for all pairs, without scale; nothing of size i x j x k is built."""
+    move = position or _stay
+    q = move(q)
+    products = q[:, :, None] @ move(k[:, :, None] * prime.gains[:, :, None]).mT  # b h m i j
+    scores = (prime.phi * products).sum(2)
+    if prime.base is not None:
+        scores = scores + q @ move(k * prime.base[:, None]).mT
+    if prime.pairs is not None:
+        scores = torch.where(prime.pairs, scores, q @ move(k).mT)
+    return scores
+
+
+def factored_mix(
+    weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], prime: Prime
+) -> Float[Tensor, "b h i k"]:
+    """sum_j a_ij v~_ij for all i; nothing of size i x j x k is built."""
+    primed = weights if prime.pairs is None else weights * prime.pairs
+    mixed = ((primed[:, :, None] * prime.phi) @ v[:, :, None] * prime.gains[:, :, None]).sum(2)
+    if prime.base is not None:
+        mixed = mixed + prime.base[:, None] * (primed @ v)
+    if prime.pairs is not None:
+        mixed = mixed + (weights * ~prime.pairs) @ v
+    return mixed
+
+
+# ---------------------------------------------------------------- the two formulas, as printed in the paper
+
+
+def materialized_scores(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    filters: Float[Tensor, "b i j d"],
+    position: Position | None = None,
+) -> Float[Tensor, "b h i j"]:
+    """q_i . (k_j * F_ij), with k~ built for every pair."""
+    move = position or _stay
+    keys = k[:, :, None] * _per_head(filters, q.shape[1])
+    return (move(q)[:, :, :, None] * move(keys)).sum(-1)
+
+
+def materialized_mix(
+    weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], filters: Float[Tensor, "b i j d"]
+) -> Float[Tensor, "b h i k"]:
+    """sum_j a_ij (v_j * F_ij), with v~ built for every pair."""
+    values = v[:, :, None] * _per_head(filters, v.shape[1])
+    return (weights[..., None] * values).sum(3)
+
+
+def _per_head(filters: Float[Tensor, "b i j d"], heads: int) -> Float[Tensor, "b h i j k"]:
+    return filters.unflatten(-1, (heads, -1)).permute(0, 3, 1, 2, 4)
+
+
+def _stay(x: Tensor) -> Tensor:
+    return x
+
+
+# ---------------------------------------------------------------- attention
+
+
+def pair_scores(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+    position: Position | None = None,
+) -> Float[Tensor, "b h i j"]:
+    """What softmax is taken of: scaled products of queries with the keys as each pair sees them."""
+    scale = 1 / math.sqrt(q.shape[-1])
+    if prime is None or "k" not in modulate:
+        move = position or _stay
+        return (move(q) * scale) @ move(k).mT
+    if isinstance(prime, Prime):
+        return factored_scores(q * scale, k, prime, position)
+    return materialized_scores(q * scale, k, prime, position)
+
+
+def pair_mix(
+    weights: Float[Tensor, "b h i j"],
+    v: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+) -> Float[Tensor, "b h i k"]:
+    """What attention returns: the values as each pair sees them, summed with the weights."""
+    if prime is None or "v" not in modulate:
+        return weights @ v
+    if isinstance(prime, Prime):
+        return factored_mix(weights, v, prime)
+    return materialized_mix(weights, v, prime)
+
+
+def attention_weights(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+    mask: Bool[Tensor, "#b #h i j"] | None = None,
+    bias: Float[Tensor, "#b #h i j"] | None = None,
+    position: Position | None = None,
+) -> Float[Tensor, "b h i j"]:
+    """The softmax weights that `attend` uses, for those who want to see them."""
+    check_prime(q, k, prime, modulate)
+    return masked_softmax(pair_scores(q, k, prime=prime, modulate=modulate, position=position), mask, bias)
+
+
+def attend(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    v: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+    mask: Bool[Tensor, "#b #h i j"] | None = None,
+    bias: Float[Tensor, "#b #h i j"] | None = None,
+    dropout: float = 0.0,
+    position: Position | None = None,
+) -> Float[Tensor, "b h i k"]:
+    """Attention; with a primer, prime attention; without one, standard attention.
+
+    A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula, so that
+    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin.
+
+    prime:    modulates keys and values of each pair; None means that nothing does.
+    modulate: "k", "v" or "kv": which of the two the primer touches.
+    mask:     True where i may look at j, as in torch's scaled_dot_product_attention.
+    bias:     added to the scaled scores.
+    dropout:  share of the weights set to zero. It is drawn whenever it is not 0: the caller knows whether it trains.
+    position: applied to queries and to keys after priming (see `Position`).
+
+    Example: `attend(q, k, v)`; `attend(q, k, v, prime=Primer("full", ...)(series))`.
+    """
+    check_prime(q, k, prime, modulate)
+    if prime is None:
+        move = position or _stay
+        return F.scaled_dot_product_attention(move(q), move(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
+    scores = pair_scores(q, k, prime=prime, modulate=modulate, position=position)
+    weights = drop(masked_softmax(scores, mask, bias), dropout)
+    return pair_mix(weights, v, prime=prime, modulate=modulate)
+
+
+def masked_softmax(
+    scores: Float[Tensor, "b h i j"],
+    mask: Bool[Tensor, "#b #h i j"] | None,
+    bias: Float[Tensor, "#b #h i j"] | None,
+) -> Float[Tensor, "b h i j"]:
+    if bias is not None:
+        scores = scores + bias
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(-1)
+
+
+def drop(weights: Float[Tensor, "b h i j"], rate: float) -> Float[Tensor, "b h i j"]:
+    """Dropout without a draw where the rate is 0."""
+    return F.dropout(weights, rate) if rate > 0 else weights
+
+
+def _join(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    if mask is None or bias is None:
+        return mask if bias is None else bias
+    return bias.masked_fill(~mask, -math.inf)
+
+
+def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: str) -> None:
+    """Refuse a primer made for other tokens, heads or widths than those it meets; broadcasting would hide it."""
+    if modulate not in MODULATE:
+        raise unknown("modulate", modulate, MODULATE)
+    if prime is None:
+        return
+    batch, heads, asking, size = q.shape
+    answering = k.shape[2]
+    if isinstance(prime, Prime):
+        if prime.gains.ndim != 3:
+            raise InputError("this primer has gains for each layer: pass prime.layer(index)")
+        pairs, samples = tuple(prime.phi.shape[-2:]), prime.phi.shape[0]
+        width = prime.gains.shape[0] * prime.gains.shape[2]
+        if prime.gains.shape[0] != heads or prime.phi.shape[1] not in (1, heads):
+            raise InputError(f"the primer was made for {prime.gains.shape[0]} heads, the attention has {heads}")
+    else:
+        pairs, samples, width = tuple(prime.shape[1:3]), prime.shape[0], prime.shape[3]
+    if pairs != (asking, answering):
+        raise InputError(
+            f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {asking} x {answering}"
+        )
+    if width != heads * size or samples != batch:
+        raise InputError(
+            f"the primer has batch {samples} and width {width}, the attention {batch} and {heads * size}"
+        )
+
+
+# ---------------------------------------------------------------- modules
+
+
+class AttentionMap(nn.Identity):
+    """The place where attention weights can be seen: register a forward hook here.
+
+    Weights pass through it only while somebody listens; without a hook standard attention never forms them.
+    """
+
+    @property
+    def watched(self) -> bool:
+        return len(self._forward_hooks) > 0
+
+
+class DotProduct(nn.Module):
+    """softmax(q k^T / sqrt(k)) v, primed or not: the mechanism of the paper."""
+
+    primable = True
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.map = AttentionMap()
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        *,
+        prime: Prime | Float[Tensor, "b i j d"] | None,
+        modulate: str,
+        mask: Bool[Tensor, "#b #h i j"] | None,
+        bias: Float[Tensor, "#b #h i j"] | None,
+        dropout: float,
+        position: Position | None,
+    ) -> Float[Tensor, "b i d"]:
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        if not self.map.watched:
+            return join_heads(
+                attend(
+                    q,
+                    k,
+                    v,
+                    prime=prime,
+                    modulate=modulate,
+                    mask=mask,
+                    bias=bias,
+                    dropout=dropout,
+                    position=position,
+                )
+            )
+        weights = attention_weights(q, k, prime=prime, modulate=modulate, mask=mask, bias=bias, position=position)
+        weights = drop(self.map(weights), dropout)
+        return join_heads(pair_mix(weights, v, prime=prime, modulate=modulate))
+
+
+def split_heads(x: Float[Tensor, "b n d"], heads: int) -> Float[Tensor, "b h n k"]:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Float[Tensor, "b h n k"]) -> Float[Tensor, "b n d"]:
+    return x.transpose(1, 2).flatten(-2)
+
+
+MECHANISMS: dict[str, type[nn.Module]] = {"dot": DotProduct}
+"""What a head does with projected queries, keys and values; `MultiHeadAttention(mechanism=...)` takes these names."""
+
+
+class MultiHeadAttention(nn.Module):
+    """Projections around a mechanism; batch first, like nn.MultiheadAttention.
+
+    d_model:   width of the tokens; n_heads must divide it.
+    mechanism: a name in MECHANISMS.
+    dropout:   on the attention weights, in training only.
+    modulate:  what a primer touches: "k", "v" or "kv".
+    bias:      whether the four projections have one.
+    depth:     number of the layer, from 0, for mechanisms that change with it.
+
+    Weights: `query`, `key`, `value`, `out`: Linear(d, d). A primer is an argument of `forward`, not a part: one primer
+    serves all layers of a model.
+
+    To see the weights, hook `attention.mechanism.map`, or call `attention_weights`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        mechanism: str = "dot",
+        dropout: float = 0.0,
+        modulate: str = "kv",
+        bias: bool = True,
+        depth: int = 0,
+    ) -> None:
+        super().__init__()
+        if n_heads < 1 or d_model % n_heads:
+            raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
+        if mechanism not in MECHANISMS:
+            raise unknown("mechanism", mechanism, MECHANISMS)
+        if modulate not in MODULATE:
+            raise unknown("modulate", modulate, MODULATE)
+        if not 0 <= dropout < 1:
+            raise InputError(f"dropout {dropout} is not a share: it must be at least 0 and below 1")
+        self.dropout = dropout
+        self.modulate = modulate
+        self.query = nn.Linear(d_model, d_model, bias=bias)
+        self.key = nn.Linear(d_model, d_model, bias=bias)
+        self.value = nn.Linear(d_model, d_model, bias=bias)
+        self.mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
+        self.out = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "b i d"],
+        memory: Float[Tensor, "b j d"] | None = None,
+        *,
+        prime: Prime | Float[Tensor, "b i j d"] | None = None,
+        mask: Bool[Tensor, "#b #h i j"] | None = None,
+        bias: Float[Tensor, "#b #h i j"] | None = None,
+        position: Position | None = None,
+    ) -> Float[Tensor, "b i d"]:
+        """Tokens x ask, tokens of `memory` (x itself when there is none) answer."""
+        memory = x if memory is None else memory
+        mixed: Tensor = self.mechanism(
+            self.query(x),
+            self.key(memory),
+            self.value(memory),
+            x,
+            prime=prime,
+            modulate=self.modulate,
+            mask=mask,
+            bias=bias,
+            dropout=self.dropout if self.training else 0.0,
+            position=position,
+        )
+        return self.out(mixed)

@@ -1,0 +1,101 @@
+"""Parts that several models are made of.
+
+Letters: b batch, l look-back, h horizon, n channels or tokens, d model width.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from primecast.attention import MultiHeadAttention, Position, Prime
+from primecast.errors import unknown
+
+NORMS = {
+    "instance": "each window to mean 0 and deviation 1, undone on the forecast; no parameters",
+    "revin": "the same with a learned scale and shift per channel, both undone on the forecast (Kim et al. 2022)",
+    "revin-printed": "the same as the prime attention paper prints it: scale and shift are not undone",
+    "none": "windows as they are",
+}
+
+
+class WindowNorm(nn.Module):
+    """Normalise a window by its own mean and deviation, and bring the forecast back.
+
+    `forward` returns the normalised window and the function that brings a forecast back to the window's level. The
+    deviation is sqrt(var + 1e-5), with var over the look-back (divided by l), as in the backbones' public code.
+    """
+
+    def __init__(self, norm: str, channels: int) -> None:
+        super().__init__()
+        if norm not in NORMS:
+            raise unknown("norm", norm, NORMS)
+        self.norm = norm
+        if norm.startswith("revin"):
+            self.scale = nn.Parameter(torch.ones(channels))
+            self.shift = nn.Parameter(torch.zeros(channels))
+
+    def forward(
+        self, x: Float[Tensor, "b l n"]
+    ) -> tuple[Float[Tensor, "b l n"], Callable[[Float[Tensor, "b h n"]], Float[Tensor, "b h n"]]]:
+        if self.norm == "none":
+            return x, lambda y: y
+        mean = x.mean(1, keepdim=True).detach()
+        centred = x - mean
+        deviation = (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+        normal = centred / deviation
+        if self.norm == "instance":
+            return normal, lambda y: y * deviation + mean
+        normal = normal * self.scale + self.shift
+        if self.norm == "revin-printed":
+            return normal, lambda y: y * deviation + mean
+        # A scale that training drives to 0 must not divide the forecast by 0.
+        return normal, lambda y: (y - self.shift) / (self.scale + 1e-10) * deviation + mean
+
+
+FEED_FORWARD_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
+
+
+class Block(nn.Module):
+    """A transformer layer with the norms after the sums: attention, then two linear layers on each token."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_ff: int,
+        dropout: float,
+        activation: str = "gelu",
+        mechanism: str = "dot",
+        modulate: str = "kv",
+        depth: int = 0,
+    ) -> None:
+        super().__init__()
+        if activation not in FEED_FORWARD_ACTIVATIONS:
+            raise unknown("activation", activation, FEED_FORWARD_ACTIVATIONS)
+        self.attention = MultiHeadAttention(
+            d_model, n_heads, mechanism=mechanism, dropout=dropout, modulate=modulate, depth=depth
+        )
+        self.norm1 = nn.LayerNorm(d_model)
+        self.up = nn.Linear(d_model, d_ff)
+        self.down = nn.Linear(d_ff, d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        z: Float[Tensor, "b n d"],
+        *,
+        prime: Prime | Float[Tensor, "b n n d"] | None = None,
+        mask: Bool[Tensor, "#b #h n n"] | None = None,
+        bias: Float[Tensor, "#b #h n n"] | None = None,
+        position: Position | None = None,
+    ) -> Float[Tensor, "b n d"]:
+        mixed = self.attention(z, prime=prime, mask=mask, bias=bias, position=position)
+        z = self.norm1(z + self.dropout(mixed))
+        wide = self.dropout(FEED_FORWARD_ACTIVATIONS[self.activation](self.up(z)))
+        return self.norm2(z + self.dropout(self.down(wide)))

@@ -1,0 +1,92 @@
+"""iTransformer: each channel's whole look-back window is one token, and attention runs across channels.
+
+    tokens   = Linear(l -> d) of each normalised series; calendar marks are series, hence tokens, too
+    layers   = post-norm transformer blocks over the n + m tokens, then one more LayerNorm
+    forecast = Linear(d -> h) of each channel's token, brought back to the level of the window
+
+No position, no channel identity: permuting the channels permutes the forecast, and no parameter knows n.
+Liu et al., "iTransformer: Inverted Transformers Are Effective for Time Series Forecasting", ICLR 2024.
+
+Parameters without a primer: (l+1) d + E [4 (d^2+d) + 2 d f + f + d + 4 d] + 2 d + (d+1) h.
+Letters: b batch, l look-back, h horizon, n channels, m calendar marks, d model width, f feed-forward width, E layers.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from primecast.layers import Block, WindowNorm
+from primecast.primers import PairFeatures, Primer, build_primer
+
+
+class ITransformer(nn.Module):
+    """forward(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n); of the marks it uses the past l.
+
+    d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate: see MultiHeadAttention. primer: None, a
+    kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
+    """
+
+    def __init__(
+        self,
+        *,
+        lookback: int,
+        horizon: int,
+        channels: int,
+        marks: int = 0,
+        d_model: int = 128,
+        n_heads: int = 8,
+        n_layers: int = 2,
+        d_ff: int | None = None,
+        dropout: float = 0.1,
+        activation: str = "gelu",
+        norm: str = "instance",
+        mechanism: str = "dot",
+        modulate: str = "kv",
+        primer: str | Mapping[str, object] | PairFeatures | Primer | None = None,
+    ) -> None:
+        super().__init__()
+        self.channels = channels
+        self.lookback = lookback
+        self.marks = marks
+        self.norm = WindowNorm(norm, channels)
+        self.embed = nn.Linear(lookback, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            Block(
+                d_model,
+                n_heads,
+                d_ff=d_ff or d_model,
+                dropout=dropout,
+                activation=activation,
+                mechanism=mechanism,
+                modulate=modulate,
+                depth=depth,
+            )
+            for depth in range(n_layers)
+        )
+        self.norm_out = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, horizon)
+        # Made last, so that everything else starts from the same random numbers with and without a primer.
+        self.primer = build_primer(
+            primer,
+            length=lookback,
+            d_model=d_model,
+            n_heads=n_heads,
+            tokens=channels + marks,
+            layers=n_layers,
+        )
+
+    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+        normal, restore = self.norm(x)
+        series = normal.mT
+        if marks is not None and self.marks:
+            series = torch.cat([series, marks[:, : self.lookback].mT], dim=1)
+        prime = None if self.primer is None else self.primer(series, covariates=series.shape[1] - self.channels)
+
+        z = self.dropout(self.embed(series))
+        for depth, block in enumerate(self.blocks):
+            z = block(z, prime=None if prime is None else prime.layer(depth))
+        forecast = self.head(self.norm_out(z[:, : self.channels]))
+        return restore(forecast.mT)

@@ -1,0 +1,486 @@
+"""Primers: what is known of a pair of channels, turned into the F_ij that prime attention multiplies with.
+
+A primer is a two-layer network over the features s_ij of a pair, with a linear last layer:
+
+    phi_ij = act(W s_ij + c)          F_ij = beta + sum_m phi_m(i, j) u_m
+
+The features come from the look-back windows themselves. How does one channel lead the other: the circular
+cross-correlation at every lag. How do they move together: Pearson's correlation, the correlation of their rolling
+deviations, Spearman's. They are data: no gradient flows into them.
+
+Neither F (b, n, n, d) nor the lag features (b, n, n, l) are needed. `Primer` returns a `Prime`, which carries phi, u
+and beta; and a linear map of the lag features is a bilinear form of the two windows,
+
+    sum_t w(t) R_ij(t)  =  (1/l) x_i . y_j ,      y_j = x_j correlated with w,
+
+so each channel is filtered once per hidden unit and one matrix product does the rest (`project_lags`).
+
+Direction: phi[..., i, j]: i asks, j answers. R_ij peaks at lag t when channel i leads channel j by t steps.
+Letters: b batch, n tokens (channels, then calendar marks), l look-back, f features, r hidden units, h heads, d width.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from primecast.attention import MultiHeadAttention, Prime
+from primecast.errors import InputError, unknown
+
+# ---------------------------------------------------------------- features of a pair
+
+
+def lead_lag(series: Float[Tensor, "b n l"], *, form: str = "fft") -> Float[Tensor, "b n n l"]:
+    """R_ij(t) = (1/l) sum_s x_i(s) x_j(s + t) for t = 0 .. l-1, indices taken modulo l.
+
+    The paper's (1/l) IFFT(FFT(x_j) conj FFT(x_i)). Large at t when i leads j by t steps; R_ji(t) = R_ij(l - t), so
+    the l lags hold both directions. form "matrix" does the same by products alone, since an FFT has no place in ONNX.
+    """
+    length = series.shape[-1]
+    if form == "matrix":
+        steps = torch.arange(length, device=series.device)
+        shifted = series[..., (steps[:, None] + steps) % length]  # b n t s: x_j(s + t)
+        return torch.einsum("bis,bjts->bijt", series, shifted) / length
+    spectrum = torch.fft.rfft(series)
+    return torch.fft.irfft(spectrum[:, None] * spectrum[:, :, None].conj(), n=length) / length
+
+
+def project_lags(
+    series: Float[Tensor, "b n l"], weight: Float[Tensor, "r l"], *, form: str = "matrix"
+) -> Float[Tensor, "b r n n"]:
+    """sum_t w_r(t) R_ij(t) for each hidden unit r; the gradient reaches `weight` only.
+
+    Three ways to the same numbers. "pairs": build R, then one product; best at few channels. "matrix": filter each
+    channel by a circulant product, then one product; best at many, and the one that exports. "fft": filter by FFT.
+    """
+    length = series.shape[-1]
+    series = series.detach()
+    if form == "pairs":
+        return torch.einsum("bijt,rt->brij", lead_lag(series), weight)
+    if form == "matrix":
+        steps = torch.arange(length, device=series.device)
+        circulants = weight[:, (steps[:, None] - steps) % length]  # r s t: w(s - t)
+        filtered = torch.einsum("bjs,rst->brtj", series, circulants)
+    else:
+        spectrum = torch.fft.rfft(series)[:, None] * torch.fft.rfft(weight).conj()[:, None]
+        filtered = torch.fft.irfft(spectrum, n=length).mT
+    return (series[:, None] / length) @ filtered
+
+
+def instantaneous(
+    series: Float[Tensor, "b n l"], *, rolling: int | None = None, form: str = "sort"
+) -> Float[Tensor, "b n n 3"]:
+    """Pearson's correlation, correlation of rolling deviations, Spearman's correlation; a constant window gives 0.
+
+    rolling: steps in a rolling window; an eighth of the look-back when None. form: how ranks are found, see `ranks`.
+    """
+    steps = rolling or max(2, series.shape[-1] // 8)
+    views = (series, rolling_deviation(series, steps), ranks(series, form=form))
+    return torch.stack([_gram(standardize(view)) for view in views], dim=-1)
+
+
+def _gram(view: Float[Tensor, "b n t"]) -> Float[Tensor, "b n n"]:
+    return view @ view.mT / view.shape[-1]
+
+
+def standardize(series: Float[Tensor, "b n t"]) -> Float[Tensor, "b n t"]:
+    """Mean 0 and deviation 1 along time; a constant window becomes 0, not NaN.
+
+    Constant means: a range below a millionth of the magnitude. What is left there is rounding, and two channels'
+    rounding can correlate perfectly.
+    """
+    centred = series - series.mean(-1, keepdim=True)
+    magnitude = series.abs().amax(-1, keepdim=True)
+    alive = series.amax(-1, keepdim=True) - series.amin(-1, keepdim=True) > 1e-6 * magnitude
+    deviation = centred.square().mean(-1, keepdim=True).sqrt()
+    return torch.where(alive & (deviation > 0), centred / deviation, torch.zeros_like(centred))
+
+
+def rolling_deviation(series: Float[Tensor, "b n l"], steps: int) -> Float[Tensor, "b n t"]:
+    """Standard deviation of each run of `steps` values: t = l - steps + 1 of them.
+
+    By cumulative sums, in float64 because the difference of two sums cancels.
+    """
+    if not 2 <= steps <= series.shape[-1]:
+        raise InputError(f"rolling {steps} must be at least 2 and at most the look-back {series.shape[-1]}")
+    centred = (series - series.mean(-1, keepdim=True)).double()
+    sums = F.pad(torch.stack([centred, centred.square()]).cumsum(-1), (1, 0))
+    mean, square = (sums[..., steps:] - sums[..., :-steps]) / steps
+    return (square - mean.square()).clamp(min=0).sqrt().to(series.dtype)
+
+
+def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor, "b n l"]:
+    """Rank of each value in its window, from 1; equal values share the mean of their ranks.
+
+    form "sort" sorts once and scatters; "matrix" compares every pair of steps, which exports to ONNX.
+    """
+    if form == "matrix":
+        below = (series[..., None, :] < series[..., None]).sum(-1)
+        level = (series[..., None, :] == series[..., None]).sum(-1)
+        return (below + (level + 1) / 2).to(series.dtype)
+    ordered, order = series.sort(dim=-1)
+    place = torch.arange(series.shape[-1], device=series.device).expand_as(order)
+    starts = F.pad(ordered[..., 1:] != ordered[..., :-1], (1, 0), value=True)
+    first = torch.where(starts, place, 0).cummax(-1).values
+    ends = F.pad(starts[..., 1:], (0, 1), value=True)
+    last = torch.where(ends, place, series.shape[-1]).flip(-1).cummin(-1).values.flip(-1)
+    mean = (first + last + 2).to(series.dtype) / 2
+    return torch.empty_like(mean).scatter_(-1, order, mean)
+
+
+# ---------------------------------------------------------------- the first layer: W s_ij, by kind of feature
+
+
+class LeadLag(nn.Module):
+    """W R_ij: l lags of each pair to r hidden units; weights start at N(0, 1/l)."""
+
+    def __init__(self, hidden: int, *, length: int, smooth: bool, form: str) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(hidden, length) / length**0.5)
+        self.smooth = smooth
+        self.form = form
+
+    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
+        if self.smooth:  # tanh of R is not linear: here R has to be built
+            lags = lead_lag(series.detach(), form="matrix" if self.form == "matrix" else "fft").tanh()
+            return torch.einsum("bijt,rt->brij", lags, self.weight)
+        return project_lags(series, self.weight, form=_lag_form(self.form, series.shape[1]))
+
+
+def _lag_form(form: str, tokens: int) -> str:
+    """At few tokens R is small and building it is cheapest; measured in docs/decisions.md."""
+    return ("pairs" if tokens <= 32 else "matrix") if form == "auto" else form
+
+
+class Instantaneous(nn.Module):
+    """W s_ij for the three instantaneous features; weights start at N(0, 1/3)."""
+
+    def __init__(self, hidden: int, *, rolling: int | None, form: str) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(hidden, 3) / 3**0.5)
+        self.rolling = rolling
+        self.form = form
+
+    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
+        form = "matrix" if self.form == "matrix" else "sort"
+        features = instantaneous(series.detach(), rolling=self.rolling, form=form)
+        return torch.einsum("bijf,rf->brij", features, self.weight)
+
+
+class PairTable(nn.Module):
+    """W s_ij for vectors drawn once for each pair, around 1 with Glorot's deviation: nothing is known of the pairs.
+
+    They stay as drawn and only W learns, unless they are `free`, which makes them parameters of their pair.
+    """
+
+    def __init__(self, hidden: int, *, tokens: int, width: int, free: bool, seed: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(hidden, width) / width**0.5)
+        generator = torch.Generator().manual_seed(seed)
+        deviation = (2 / (width + hidden)) ** 0.5
+        table = 1 + deviation * torch.randn(tokens, tokens, width, generator=generator)
+        self.table: Tensor
+        if free:
+            self.table = nn.Parameter(table)
+        else:
+            self.register_buffer("table", table)
+
+    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "1 r n n"]:
+        return torch.einsum("ijf,rf->rij", self.table, self.weight)[None]
+
+
+PairFeatures = Callable[[Tensor], Tensor]
+"""Features of the user's own: windows (b, n, l) to pair features (b, n, n, f)."""
+
+
+class OwnFeatures(nn.Module):
+    """W s_ij for features that a callable of the user's own computes from the windows; weights start at N(0, 1/f)."""
+
+    def __init__(self, hidden: int, *, function: PairFeatures, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(hidden, features) / features**0.5)
+        self.function = function
+
+    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
+        features = self.function(series)
+        expected = (series.shape[0], series.shape[1], series.shape[1], self.weight.shape[1])
+        if tuple(features.shape) != expected:
+            raise InputError(f"pair features must have shape (b, n, n, f) = {expected}, got {tuple(features.shape)}")
+        return torch.einsum("bijf,rf->brij", features, self.weight)
+
+
+# ---------------------------------------------------------------- the primer
+
+KINDS = {
+    "full": "lead-lag at all lags and the three instantaneous features",
+    "lead_lag": "circular cross-correlation at all lags of the look-back",
+    "instantaneous": "Pearson, correlation of rolling deviations, Spearman",
+    "random": "vectors drawn once per pair: nothing is known of the pairs",
+}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+BASES = {"zero": 0.0, "identity": 1.0}
+FORMS = ("auto", "pairs", "matrix", "fft")
+PAIRINGS = {
+    "own": "each pair has the activations of its own features",
+    "shuffled": "control: pairs have each other's activations, by a permutation drawn once",
+    "shared": "control: all pairs have the mean activations, so F is the same for all of them",
+}
+
+
+class Primer(nn.Module):
+    """Windows of n channels in, a `Prime` for all their pairs out; one serves all layers of a model.
+
+    kind:       a name in KINDS, or a callable (b, n, l) -> (b, n, n, f) with features of your own.
+    length:     look-back l. d_model, n_heads: of the attention it primes.
+    hidden:     hidden units in all; 2 per head when None. grouped: each head reads its own share of them, at the cost
+                of that share; otherwise (dense) every head reads all.
+    activation: a name in ACTIVATIONS.
+    base:       "zero": F = MLP(s), starts small. "identity": F = 1 + MLP(s), starts near standard attention.
+    learn_base: makes the base a parameter, the bias of the last layer.
+    gain:       deviation of the gains u at the start; 0 with base "identity" starts exactly at standard attention.
+    smooth:     tanh of the lag features; R is then built.
+    normalize:  standardise each window before anything is computed from it.
+    rolling:    steps of the rolling deviation; an eighth of the look-back when None.
+    sparsity:   share of the ordered pairs left without a primer (F_ij = 1), drawn once from `seed`.
+    prime_self, prime_covariates: whether F_ii, and pairs with a calendar token, are primed; else F = 1 there.
+    layers:     gains (and learned base) of their own for that many layers; None shares one set.
+    pairing:    a name in PAIRINGS: whose features a pair gets. The two controls tell what pair-specific knowledge adds.
+    tokens:     number of tokens, needed by kind "random", sparsity and shuffled pairing, which tie a model to its
+                channels; width, free: of the vectors of kind "random", and whether they learn.
+    features:   f, with a callable kind.
+    form:       how lags are projected, see `project_lags`; "auto" chooses by the number of tokens.
+
+    Example:
+
+        primer = Primer("full", length=96, d_model=128, n_heads=8)
+        y = attention(tokens, prime=primer(series))        # tokens (b, n, 128), series (b, n, 96)
+    """
+
+    def __init__(
+        self,
+        kind: str | PairFeatures = "full",
+        *,
+        length: int,
+        d_model: int,
+        n_heads: int,
+        hidden: int | None = None,
+        grouped: bool = True,
+        activation: str = "gelu",
+        base: str = "zero",
+        learn_base: bool = False,
+        gain: float = 0.3,
+        smooth: bool = False,
+        normalize: bool = True,
+        rolling: int | None = None,
+        sparsity: float = 0.0,
+        prime_self: bool = True,
+        prime_covariates: bool = True,
+        layers: int | None = None,
+        pairing: str = "own",
+        tokens: int | None = None,
+        width: int = 16,
+        free: bool = False,
+        features: int | None = None,
+        form: str = "auto",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        hidden = 2 * n_heads if hidden is None else hidden
+        if d_model % n_heads:
+            raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
+        if hidden < 1 or (grouped and hidden % n_heads):
+            raise InputError(f"hidden {hidden} cannot be divided among n_heads {n_heads}; use grouped=False")
+        for what, given, allowed in (
+            ("activation", activation, ACTIVATIONS),
+            ("base", base, BASES),
+            ("form", form, FORMS),
+            ("pairing", pairing, PAIRINGS),
+        ):
+            if given not in allowed:
+                raise unknown(what, given, allowed)
+        if not 0 <= sparsity <= 1:
+            raise InputError(f"sparsity {sparsity} is not a share of pairs: it must lie between 0 and 1")
+        if tokens is None and (kind == "random" or sparsity > 0 or pairing == "shuffled"):
+            raise InputError("kind 'random', sparsity and shuffled pairing are tied to their pairs: give tokens")
+
+        self.length = length
+        self.tokens = tokens
+        self.grouped = grouped
+        self.groups = n_heads if grouped else 1
+        self.activation = activation
+        self.normalize = normalize
+        self.prime_self = prime_self
+        self.prime_covariates = prime_covariates
+        self.pairing = pairing
+
+        self.first = _first_layers(
+            kind,
+            hidden,
+            length=length,
+            smooth=smooth,
+            form=form,
+            rolling=rolling,
+            tokens=tokens,
+            width=width,
+            free=free,
+            features=features,
+            seed=seed,
+        )
+        self.offset = nn.Parameter(torch.zeros(hidden))
+        stack = () if layers is None else (layers,)
+        size = d_model // n_heads
+        self.gains = nn.Parameter(gain * torch.randn(*stack, n_heads, hidden // self.groups, size))
+        start = torch.full((*stack, n_heads, size), BASES[base])
+        self.base: Tensor | None
+        if learn_base:
+            self.base = nn.Parameter(start)
+        elif BASES[base]:
+            self.register_buffer("base", start, persistent=False)
+        else:
+            self.base = None
+
+        generator = torch.Generator().manual_seed(seed)
+        self.register_buffer("unprimed", _draw_pairs(tokens, sparsity, generator))
+        self.unprimed: Tensor | None
+        shuffled = torch.randperm(tokens**2, generator=generator) if pairing == "shuffled" and tokens else None
+        self.register_buffer("order", shuffled)
+        self.order: Tensor | None
+
+    def forward(self, series: Float[Tensor, "b n l"], *, covariates: int = 0) -> Prime:
+        """Primers of all pairs of these windows; the last `covariates` tokens are calendar marks."""
+        batch, tokens, length = series.shape
+        if length != self.length:
+            raise InputError(f"the primer was made for a look-back of {self.length} steps, the windows have {length}")
+        if self.tokens is not None and tokens != self.tokens:
+            raise InputError(f"the primer was made for {self.tokens} tokens, the windows have {tokens}")
+        if self.normalize:
+            series = standardize(series)
+        hidden = sum((layer(series) for layer in self.first), start=self.offset[:, None, None])
+        phi = ACTIVATIONS[self.activation](hidden)
+        if self.order is not None:
+            phi = phi.flatten(-2)[..., self.order].unflatten(-1, (tokens, tokens))
+        if self.pairing == "shared":
+            phi = phi.mean((-2, -1), keepdim=True).expand_as(phi)
+        phi = phi.expand(batch, -1, -1, -1).unflatten(1, (self.groups, -1))
+        return Prime(phi, self.gains, self.base, self._pairs(tokens, covariates, series.device))
+
+    def _pairs(self, tokens: int, covariates: int, device: torch.device) -> Bool[Tensor, "n n"] | None:
+        """Which pairs have a primer; None when all do, which costs nothing."""
+        pairs = None if self.unprimed is None else ~self.unprimed
+        if not self.prime_self:
+            others = ~torch.eye(tokens, dtype=torch.bool, device=device)
+            pairs = others if pairs is None else pairs & others
+        if covariates and not self.prime_covariates:
+            channel = torch.arange(tokens, device=device) < tokens - covariates
+            channels = channel[:, None] & channel
+            pairs = channels if pairs is None else pairs & channels
+        return pairs
+
+
+def _draw_pairs(tokens: int | None, sparsity: float, generator: torch.Generator) -> Bool[Tensor, "n n"] | None:
+    """The pairs left without a primer: an exact share, and those of a lower share are among those of a higher."""
+    if tokens is None or sparsity == 0:
+        return None
+    rank = torch.randperm(tokens**2, generator=generator)
+    return (rank < round(sparsity * tokens**2)).view(tokens, tokens)
+
+
+def _first_layers(
+    kind: str | PairFeatures,
+    hidden: int,
+    *,
+    length: int,
+    smooth: bool,
+    form: str,
+    rolling: int | None,
+    tokens: int | None,
+    width: int,
+    free: bool,
+    features: int | None,
+    seed: int,
+) -> nn.ModuleList:
+    if callable(kind):
+        if features is None:
+            raise InputError("a callable kind needs features, the number of features it yields for a pair")
+        return nn.ModuleList([OwnFeatures(hidden, function=kind, features=features)])
+    if kind not in KINDS:
+        raise unknown("primer", kind, KINDS)
+    layers: list[nn.Module] = []
+    if kind in ("full", "lead_lag"):
+        layers.append(LeadLag(hidden, length=length, smooth=smooth, form=form))
+    if kind in ("full", "instantaneous"):
+        layers.append(Instantaneous(hidden, rolling=rolling, form=form))
+    if kind == "random" and tokens is not None:
+        layers.append(PairTable(hidden, tokens=tokens, width=width, free=free, seed=seed))
+    return nn.ModuleList(layers)
+
+
+def build_primer(
+    spec: "str | Mapping[str, object] | PairFeatures | Primer | None",
+    *,
+    length: int,
+    d_model: int,
+    n_heads: int,
+    tokens: int,
+    layers: int,
+) -> Primer | None:
+    """The primer a model asks for: none, a kind, a mapping of `Primer` arguments, a callable, or a ready one.
+
+    In a mapping, `layers: True` asks for gains of each layer's own.
+    """
+    if spec is None or isinstance(spec, Primer):
+        return spec
+    options: dict[str, Any] = dict(spec) if isinstance(spec, Mapping) else {"kind": spec}
+    allowed = set(signature(Primer).parameters) - {"length", "d_model", "n_heads", "tokens"}
+    for name in options:
+        if name not in allowed:
+            raise unknown("primer argument", name, allowed)
+    if options.pop("layers", None):
+        options["layers"] = layers
+    if options.get("kind") == "random" or options.get("sparsity") or options.get("pairing") == "shuffled":
+        options["tokens"] = tokens
+    return Primer(length=length, d_model=d_model, n_heads=n_heads, **options)
+
+
+# ---------------------------------------------------------------- what a primer costs in parameters
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Parameters of the primers of a model, beside those of its attention and of all the rest."""
+
+    primer: int
+    attention: int
+    model: int
+
+    @property
+    def of_model(self) -> float:
+        """Primer parameters as a share of the model without them."""
+        return self.primer / self.model
+
+    @property
+    def of_attention(self) -> float:
+        """Primer parameters as a share of the attention without them."""
+        return self.primer / self.attention if self.attention else 0.0
+
+
+def parameter_overhead(model: nn.Module) -> Overhead:
+    """Count what priming adds: `parameter_overhead(model).of_model` is the share on top of the unprimed model."""
+    primer = _parameters(model, Primer)
+    total = sum(p.numel() for p in model.parameters())
+    return Overhead(primer=primer, attention=_parameters(model, MultiHeadAttention), model=total - primer)
+
+
+def _parameters(model: nn.Module, kind: type[nn.Module]) -> int:
+    own = {p for module in model.modules() if isinstance(module, kind) for p in module.parameters()}
+    return sum(p.numel() for p in own)

@@ -1,0 +1,378 @@
+"""Prime attention is what its formula says, whichever way it is computed."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from primecast.attention import (
+    MECHANISMS,
+    MultiHeadAttention,
+    Prime,
+    attend,
+    attention_weights,
+    check_prime,
+    join_heads,
+    split_heads,
+)
+from primecast.errors import InputError
+from tests.reference import attention_by_loops
+
+B, H, Q, J, K, M = 2, 3, 5, 7, 11, 13
+
+
+def tensors(
+    *, batch: int = B, heads: int = H, asking: int = Q, answering: int = J, size: int = K
+) -> tuple[Tensor, Tensor, Tensor]:
+    def draw(tokens: int) -> Tensor:
+        return torch.randn(batch, heads, tokens, size, dtype=torch.float64, requires_grad=True)
+
+    return draw(asking), draw(answering), draw(answering)
+
+
+def prime(
+    *,
+    grouped: bool = True,
+    base: bool = True,
+    pairs: bool = False,
+    batch: int = B,
+    heads: int = H,
+    asking: int = Q,
+    answering: int = J,
+    size: int = K,
+    units: int = M,
+) -> Prime:
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+    return Prime(
+        phi=draw(batch, heads if grouped else 1, units, asking, answering),
+        gains=draw(heads, units, size),
+        base=draw(heads, size) if base else None,
+        pairs=torch.rand(asking, answering) < 0.5 if pairs else None,
+    )
+
+
+VARIANTS = [
+    pytest.param(grouped, base, pairs, id=f"{'grouped' if grouped else 'dense'}-base{base:d}-sparse{pairs:d}")
+    for grouped in (True, False)
+    for base in (True, False)
+    for pairs in (True, False)
+]
+
+
+@pytest.mark.parametrize(("grouped", "base", "pairs"), VARIANTS)
+@pytest.mark.parametrize("modulate", ["k", "v", "kv"])
+def test_factored_equals_materialized_in_forward_and_all_gradients(
+    grouped: bool, base: bool, pairs: bool, modulate: str
+) -> None:
+    q, k, v = tensors()
+    p = prime(grouped=grouped, base=base, pairs=pairs)
+    leaves = [q, k, v, p.phi, p.gains, *([p.base] if p.base is not None else [])]
+    up = torch.randn(B, H, Q, K, dtype=torch.float64)
+
+    fast = attend(q, k, v, prime=p, modulate=modulate)
+    slow = attend(q, k, v, prime=p.materialize(), modulate=modulate)
+    assert_close(fast, slow, rtol=1e-10, atol=1e-10)
+    grads = torch.autograd.grad(fast, leaves, up, allow_unused=True, materialize_grads=True)
+    twins = torch.autograd.grad(slow, leaves, up, allow_unused=True, materialize_grads=True)
+    for grad, twin in zip(grads, twins, strict=True):
+        assert_close(grad, twin, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("modulate", ["k", "v", "kv"])
+def test_materialized_equals_one_pair_at_a_time(modulate: str) -> None:
+    q, k, v = tensors()
+    filters = prime(pairs=True).materialize()
+    assert_close(
+        attend(q, k, v, prime=filters, modulate=modulate),
+        attention_by_loops(q, k, v, filters, modulate),
+        rtol=1e-10,
+        atol=1e-12,
+    )
+
+
+def test_no_primer_is_standard_attention_one_pair_at_a_time() -> None:
+    q, k, v = tensors()
+    assert_close(attend(q, k, v), attention_by_loops(q, k, v), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("build", [lambda p: p, lambda p: p.materialize()], ids=["factored", "materialized"])
+def test_a_primer_of_ones_is_standard_attention(build: Callable[[Prime], Prime | Tensor]) -> None:
+    q, k, v = tensors()
+    p = prime()
+    ones = replace(p, phi=torch.zeros_like(p.phi), base=torch.ones(H, K, dtype=torch.float64))
+    assert_close(attend(q, k, v, prime=build(ones)), attend(q, k, v), rtol=1e-10, atol=1e-12)
+
+
+def test_a_base_zero_primer_can_express_ones() -> None:
+    q, k, v = tensors()
+    phi = torch.full((B, H, 2, Q, J), 0.7, dtype=torch.float64)
+    ones = Prime(phi=phi, gains=torch.full((H, 2, K), 0.5 / 0.7, dtype=torch.float64))
+    assert_close(attend(q, k, v, prime=ones), attend(q, k, v), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("base", [True, False])
+def test_pairs_without_a_primer_are_treated_as_in_standard_attention(base: bool) -> None:
+    q, k, v = tensors()
+    nobody = replace(prime(base=base), pairs=torch.zeros(Q, J, dtype=torch.bool))
+    assert_close(attend(q, k, v, prime=nobody), attend(q, k, v), rtol=1e-10, atol=1e-12)
+    one_query = torch.zeros(Q, J, dtype=torch.bool)
+    one_query[2] = True
+    some = attend(q, k, v, prime=replace(prime(base=base), pairs=one_query))
+    others = [i for i in range(Q) if i != 2]
+    assert_close(some[:, :, others], attend(q, k, v)[:, :, others], rtol=1e-10, atol=1e-12)
+    assert not torch.allclose(some[:, :, 2], attend(q, k, v)[:, :, 2])
+
+
+@pytest.mark.parametrize(("grouped", "base", "pairs"), VARIANTS)
+def test_gradcheck_passes(grouped: bool, base: bool, pairs: bool) -> None:
+    sizes = {"batch": 1, "heads": 2, "asking": 3, "answering": 2, "size": 2}
+    q, k, v = tensors(**sizes)
+    p = prime(grouped=grouped, base=base, pairs=pairs, units=2, **sizes)
+
+    def function(q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor) -> Tensor:
+        return attend(q, k, v, prime=replace(p, phi=phi, gains=gains))
+
+    assert torch.autograd.gradcheck(function, (q, k, v, p.phi, p.gains))
+
+
+def test_autograd_gives_the_closed_form_gradients() -> None:
+    """One head; the gradients of the projections and of F, written out by hand."""
+    n, d = 5, 7
+    x, wq, wk, wv = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in [(n, d), (d, d), (d, d), (d, d)])
+    f = torch.randn(n, n, d, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(n, d, dtype=torch.float64)
+    q, k, v = x @ wq, x @ wk, x @ wv
+    out = attend(q[None, None], k[None, None], v[None, None], prime=f[None])[0, 0]
+    by_autograd = torch.autograd.grad(out, [wq, wk, wv, f], g)
+
+    keys, values = k * f, v * f  # (i, j, d)
+    a = ((q[:, None] * keys).sum(-1) / math.sqrt(d)).softmax(-1)
+    p = (g[:, None] * values).sum(-1)
+    dscore = a * (p - (a * p).sum(-1, keepdim=True))
+    by_hand = [
+        x.T @ (dscore[..., None] * keys).sum(1) / math.sqrt(d),
+        x.T @ (dscore[..., None] * q[:, None] * f).sum(0) / math.sqrt(d),
+        x.T @ (a[..., None] * g[:, None] * f).sum(0),
+        dscore[..., None] * q[:, None] * k / math.sqrt(d) + a[..., None] * g[:, None] * v,
+    ]
+    for grad, formula in zip(by_autograd, by_hand, strict=True):
+        assert_close(grad, formula, rtol=1e-9, atol=1e-11)
+
+
+@given(
+    batch=st.integers(1, 3), heads=st.integers(1, 3), asking=st.integers(1, 5), answering=st.integers(1, 5),
+    size=st.integers(1, 4), units=st.integers(1, 3), grouped=st.booleans(), base=st.booleans(), pairs=st.booleans(),
+)  # fmt: skip
+def test_factored_equals_materialized_at_any_shape(
+    batch: int, heads: int, asking: int, answering: int, size: int, units: int, grouped: bool, base: bool, pairs: bool
+) -> None:
+    sizes = {"batch": batch, "heads": heads, "asking": asking, "answering": answering, "size": size}
+    q, k, v = tensors(**sizes)
+    p = prime(grouped=grouped, base=base, pairs=pairs, units=units, **sizes)
+    assert_close(attend(q, k, v, prime=p), attend(q, k, v, prime=p.materialize()), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("primed", [False, True])
+def test_mask_and_bias_mean_the_same_with_and_without_a_primer(primed: bool) -> None:
+    q, k, v = tensors()
+    mask = torch.rand(Q, J) < 0.6
+    mask[:, 0] = True
+    bias = torch.randn(1, H, Q, J, dtype=torch.float64)
+    p = replace(prime(), phi=torch.zeros(B, H, M, Q, J, dtype=torch.float64)) if primed else None
+    ones = replace(p, base=torch.ones(H, K, dtype=torch.float64)) if p is not None else None
+    scores = (q @ k.mT / math.sqrt(K) + bias).masked_fill(~mask, -math.inf)
+    expected = scores.softmax(-1) @ v
+    assert_close(attend(q, k, v, prime=ones, mask=mask[None, None], bias=bias), expected, rtol=1e-10, atol=1e-12)
+    assert_close(attend(q, k, v, prime=ones, bias=bias), (q @ k.mT / math.sqrt(K) + bias).softmax(-1) @ v)
+
+
+def test_a_masked_token_changes_nothing() -> None:
+    q, k, v = tensors()
+    mask = torch.ones(1, 1, Q, J, dtype=torch.bool)
+    mask[..., 3] = False
+    p = prime()
+    before = attend(q, k, v, prime=p, mask=mask)
+    phi = p.phi.clone()
+    phi[..., 3] += 1
+    k2, v2 = k.clone(), v.clone()
+    k2[:, :, 3] += 1
+    v2[:, :, 3] -= 1
+    assert_close(attend(q, k2, v2, prime=replace(p, phi=phi), mask=mask), before)
+
+
+def test_position_is_applied_to_keys_after_priming() -> None:
+    """A rotation of pairs of dimensions by the token's number: scores of q and k depend on F * k rotated."""
+    q, k, v = tensors(size=2)
+    p = prime(size=2)
+
+    def rotate(x: Tensor) -> Tensor:
+        angle = torch.arange(x.shape[-2], dtype=x.dtype)
+        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+        return torch.cat([x[..., :1] * cos - x[..., 1:] * sin, x[..., :1] * sin + x[..., 1:] * cos], dim=-1)
+
+    fast = attend(q, k, v, prime=p, position=rotate)
+    filters = p.materialize().unflatten(-1, (H, 2)).permute(0, 3, 1, 2, 4)
+    scores = (rotate(q)[:, :, :, None] * rotate(k[:, :, None] * filters)).sum(-1) / math.sqrt(2)
+    expected = (scores.softmax(-1)[..., None] * v[:, :, None] * filters).sum(3)
+    assert_close(fast, expected, rtol=1e-10, atol=1e-12)
+    assert_close(attend(q, k, v, prime=p.materialize(), position=rotate), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_weights_sum_to_one_and_are_those_that_attend_uses() -> None:
+    q, k, v = tensors()
+    p = prime()
+    weights = attention_weights(q, k, prime=p)
+    assert_close(weights.sum(-1), torch.ones(B, H, Q, dtype=torch.float64))
+    values = (v[:, :, None] * p.materialize().unflatten(-1, (H, K)).permute(0, 3, 1, 2, 4)) * weights[..., None]
+    assert_close(values.sum(3), attend(q, k, v, prime=p), rtol=1e-10, atol=1e-12)
+
+
+def test_dropout_keeps_the_expectation_of_primed_attention() -> None:
+    q, k, v = (t.detach() for t in tensors())
+    p = prime()
+    with torch.no_grad():
+        mean = torch.stack([attend(q, k, v, prime=p, dropout=0.3) for _ in range(3000)]).mean(0)
+        assert_close(mean, attend(q, k, v, prime=p), rtol=0.2, atol=0.6)
+
+
+def messages(mechanism: str, primed: bool, sender: int) -> Tensor:
+    """What token `sender` adds to each other token: the output when all other values are zero; (h, i, k)."""
+    n, heads, size = 7, 2, 6
+    module = MECHANISMS[mechanism](heads * size, heads).double()
+    q, k, v, x = (torch.randn(1, n, heads * size, dtype=torch.float64) for _ in range(4))
+    only = torch.zeros_like(v)
+    only[:, sender] = v[:, sender]
+    p = prime(batch=1, heads=heads, asking=n, answering=n, size=size, units=3) if primed else None
+    out = module(q, k, only, x, prime=p, modulate="v", mask=None, bias=None, dropout=0.0, position=None)
+    return split_heads(out, heads)[0].detach()
+
+
+@pytest.mark.parametrize("primed", [False, True])
+def test_standard_attention_is_static_and_prime_attention_is_dynamic(primed: bool) -> None:
+    """Static: a head's token shows all others one vector, re-weighted, so the messages of a token span a line."""
+    ranks = [
+        int(torch.linalg.matrix_rank(messages("dot", primed, sender)[head], rtol=1e-8))
+        for sender in (0, 3)
+        for head in (0, 1)
+    ]
+    assert all(rank > 1 for rank in ranks) if primed else all(rank == 1 for rank in ranks)
+
+
+# ---------------------------------------------------------------- the module
+
+
+def attention(**options: object) -> MultiHeadAttention:
+    return MultiHeadAttention(12, 3, **options).double()  # type: ignore[arg-type]
+
+
+def test_the_module_equals_torchs_own_multihead_attention() -> None:
+    ours, theirs = attention(), nn.MultiheadAttention(12, 3, batch_first=True).double()
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
+        theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key.bias, ours.value.bias]))
+        theirs.out_proj.weight.copy_(ours.out.weight)
+        theirs.out_proj.bias.copy_(ours.out.bias)
+    x, memory = torch.randn(2, 5, 12, dtype=torch.float64), torch.randn(2, 7, 12, dtype=torch.float64)
+    assert_close(ours(x), theirs(x, x, x)[0])
+    assert_close(ours(x, memory), theirs(x, memory, memory)[0])
+
+
+@pytest.mark.parametrize("primed", [False, True])
+def test_a_forward_hook_sees_the_weights_and_changes_nothing(primed: bool) -> None:
+    module, seen = attention(), []
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    p = prime(heads=3, asking=5, answering=5, size=4) if primed else None
+    before = module(x, prime=p)
+    handle = module.mechanism.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[union-attr]
+    assert_close(module(x, prime=p), before)
+    handle.remove()
+    q, k = (split_heads(layer(x), 3) for layer in (module.query, module.key))
+    assert_close(seen[0], attention_weights(q, k, prime=p))
+    module(x, prime=p)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("primed", [False, True])
+def test_permuting_tokens_permutes_the_output(primed: bool) -> None:
+    module = attention()
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    p = prime(heads=3, asking=5, answering=5, size=4) if primed else None
+    turned = replace(p, phi=p.phi[..., order, :][..., order]) if p is not None else None
+    assert_close(module(x[:, order], prime=turned), module(x, prime=p)[:, order])
+
+
+def test_dropout_is_drawn_in_training_only() -> None:
+    module = attention(dropout=0.5)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    assert not torch.equal(module(x), module(x))
+    module.eval()
+    assert torch.equal(module(x), module(x))
+
+
+def test_heads_split_and_join_without_loss() -> None:
+    x = torch.randn(2, 5, 12)
+    assert torch.equal(join_heads(split_heads(x, 3)), x)
+    assert torch.equal(split_heads(x, 3)[:, 1], x[..., 4:8])
+
+
+def test_torch_softmax_is_what_standard_attention_uses() -> None:
+    q, k, v = (t.float() for t in tensors())
+    assert_close(attend(q, k, v), F.scaled_dot_product_attention(q, k, v))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"asking": 4}, "covers 4 x 7 token pairs, the attention has 5 x 7"),
+        ({"heads": 2}, "made for 2 heads, the attention has 3"),
+        ({"size": 2}, "width 6, the attention"),
+        ({"batch": 3}, "batch 3"),
+    ],
+)
+def test_a_primer_for_other_tokens_is_refused(change: dict[str, int], message: str) -> None:
+    q, k, v = tensors()
+    with pytest.raises(InputError, match=message):
+        attend(q, k, v, prime=prime(**change))  # type: ignore[arg-type]
+
+
+def test_a_materialized_primer_for_other_tokens_is_refused() -> None:
+    q, k, _ = tensors()
+    with pytest.raises(InputError, match="covers 7 x 5 token pairs, the attention has 5 x 7"):
+        check_prime(q, k, prime().materialize().transpose(1, 2), "kv")
+
+
+def test_unknown_names_list_the_allowed_ones() -> None:
+    q, k, v = tensors()
+    with pytest.raises(InputError, match=r"unknown modulate 'q'.*allowed: k, kv, v"):
+        attend(q, k, v, modulate="q")
+    with pytest.raises(InputError, match=r"unknown mechanism 'dott' \(did you mean 'dot'\?\)"):
+        MultiHeadAttention(12, 3, mechanism="dott")
+    with pytest.raises(InputError, match="unknown modulate"):
+        MultiHeadAttention(12, 3, modulate="vk")
+
+
+def test_heads_that_do_not_divide_the_width_are_refused() -> None:
+    with pytest.raises(InputError, match="d_model 10 cannot be divided into n_heads 3"):
+        MultiHeadAttention(10, 3)
+    with pytest.raises(InputError, match=r"dropout 1.0 is not a share"):
+        MultiHeadAttention(12, 3, dropout=1.0)
+
+
+def test_gains_of_several_layers_must_be_picked_from() -> None:
+    q, k, v = tensors()
+    p = prime()
+    stacked = Prime(p.phi, torch.stack([p.gains, -p.gains]), None)
+    with pytest.raises(InputError, match=r"pass prime.layer\(index\)"):
+        attend(q, k, v, prime=stacked)
+    assert_close(attend(q, k, v, prime=stacked.layer(0)), attend(q, k, v, prime=replace(p, base=None)))
+    assert torch.equal(stacked.layer(1).gains, -p.gains)

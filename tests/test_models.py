@@ -1,0 +1,224 @@
+"""To be in the registry is to be tested: these run for every model, and iTransformer is what its paper says."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from primecast.errors import InputError
+from primecast.files import load_tensors, load_weights, save_tensors
+from primecast.models import MODELS, create_model, list_models
+from primecast.primers import Primer
+
+B, L, S, N, M = 3, 19, 11, 5, 2
+
+SMALL: dict[str, dict[str, Any]] = {
+    "itransformer": {"d_model": 12, "n_heads": 3, "marks": M},
+}
+"""Sizes that make each model quick; a model that is registered without being here is tested at its defaults."""
+
+
+def small(name: str, **options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    return create_model(name, lookback=L, horizon=S, channels=N, **{**SMALL.get(name, {}), **options})
+
+
+def inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    x = torch.randn(B, L, N, dtype=dtype).cumsum(1)
+    return x, torch.rand(B, L + S, M, dtype=dtype) - 0.5, torch.randn(B, S, N, dtype=dtype)
+
+
+VARIANTS = [
+    pytest.param(name, options, id=f"{name}-{'-'.join(map(str, options.values())) or 'plain'}")
+    for name, entry in MODELS.items()
+    for options in (
+        [{}]
+        + [{"mechanism": mechanism} for mechanism in entry.mechanisms if mechanism != "dot"]
+        + ([{"primer": kind} for kind in ("full", "random")] if entry.primable else [])
+    )
+]
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_forward_and_backward_are_finite_and_reach_every_parameter(name: str, options: dict[str, Any]) -> None:
+    model = small(name, **options)
+    x, marks, y = inputs()
+    forecast = model(x, marks)
+    assert forecast.shape == (B, S, N) and torch.isfinite(forecast).all()
+    (forecast - y).square().mean().backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), parameter_name
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_one_batch_can_be_learnt_by_heart(name: str, options: dict[str, Any]) -> None:
+    model = small(name, dropout=0.0, **options)
+    x, marks, y = inputs()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = (model(x, marks) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str, Any], tmp_path: Any) -> None:
+    model = small(name, **options).eval()
+    save_tensors(tmp_path / "model.safetensors", model.state_dict(), {})
+    torch.manual_seed(1)
+    other = create_model(name, lookback=L, horizon=S, channels=N, **{**SMALL.get(name, {}), **options}).eval()
+    x, marks, _ = inputs()
+    assert not torch.equal(other(x, marks), model(x, marks))
+    load_weights(other, load_tensors(tmp_path / "model.safetensors")[0], source="model.safetensors")
+    assert torch.equal(other(x, marks), model(x, marks))
+
+
+@pytest.mark.parametrize(("name", "options"), [v for v in VARIANTS if "random" not in str(v.id)])
+def test_permuting_channels_permutes_the_forecast(name: str, options: dict[str, Any]) -> None:
+    model = small(name, **options).double().eval()
+    x, marks, _ = inputs(torch.float64)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    assert_close(model(x[..., order], marks), model(x, marks)[..., order])
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@given(scale=st.floats(0.5, 20), shift=st.floats(-50, 50))
+def test_scale_and_level_of_a_window_carry_over_to_its_forecast(
+    name: str, options: dict[str, Any], scale: float, shift: float
+) -> None:
+    model = small(name, **options).double().eval()
+    x, marks, _ = inputs(torch.float64)
+    # Instance normalisation adds 1e-5 to the variance, so the equivariance holds up to that.
+    assert_close(model(x * scale + shift, marks), model(x, marks) * scale + shift, rtol=1e-3, atol=1e-3 * scale)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_the_same_seed_makes_the_same_model(name: str) -> None:
+    first, second = small(name).state_dict(), small(name).state_dict()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_unknown_arguments_are_listed(name: str) -> None:
+    with pytest.raises(InputError, match=f"unknown argument of model {name} 'd_modle'"):
+        small(name, d_modle=3)
+
+
+def test_unknown_models_are_listed() -> None:
+    with pytest.raises(InputError, match=r"unknown model 'itransfomer' \(did you mean 'itransformer'\?\); allowed: "):
+        create_model("itransfomer", lookback=2, horizon=3, channels=5)
+    with pytest.raises(InputError, match="horizon 0 must be at least 1"):
+        create_model("itransformer", lookback=2, horizon=0, channels=5)
+
+
+# ---------------------------------------------------------------- iTransformer
+
+
+@pytest.mark.parametrize(
+    ("d_model", "n_layers", "expected"),
+    [(512, 3, 4_833_888), (256, 2, 841_568), (128, 2, 224_224), (64, 2, 63_008), (128, 6, 622_560)],
+)
+def test_itransformer_has_the_published_number_of_parameters(d_model: int, n_layers: int, expected: int) -> None:
+    model = create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=d_model, n_layers=n_layers)
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+@given(
+    lookback=st.integers(2, 30), horizon=st.integers(1, 30), width=st.integers(1, 5), wide=st.integers(1, 40),
+    layers=st.integers(1, 3),
+)  # fmt: skip
+def test_itransformer_parameters_follow_the_formula(
+    lookback: int, horizon: int, width: int, wide: int, layers: int
+) -> None:
+    d = 8 * width
+    model = create_model(
+        "itransformer", lookback=lookback, horizon=horizon, channels=3, d_model=d, d_ff=wide, n_layers=layers
+    )
+    block = 4 * (d * d + d) + 2 * d * wide + wide + d + 4 * d
+    expected = (lookback + 1) * d + layers * block + 2 * d + (d + 1) * horizon
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_the_rest_of_a_primed_model_starts_from_the_weights_of_the_standard_one() -> None:
+    standard, primed = small("itransformer"), small("itransformer", primer="full")
+    shared = standard.state_dict()
+    assert all(torch.equal(shared[key], primed.state_dict()[key]) for key in shared)
+
+
+def test_itransformer_looks_at_past_marks_only() -> None:
+    model = small("itransformer").eval()
+    x, marks, _ = inputs()
+    later = marks.clone()
+    later[:, L:] += 1
+    earlier = marks.clone()
+    earlier[:, :L] += 1
+    assert torch.equal(model(x, later), model(x, marks))
+    assert not torch.equal(model(x, earlier), model(x, marks))
+
+
+def test_itransformer_is_the_sum_of_its_published_parts() -> None:
+    """One layer, one head, written out with the weights of the module."""
+    model = (
+        create_model("itransformer", lookback=L, horizon=S, channels=N, d_model=7, n_heads=1, n_layers=1)
+        .double()
+        .eval()
+    )
+    w = dict(model.named_parameters())
+    x = torch.randn(1, L, N, dtype=torch.float64)
+
+    def linear(name: str, z: Tensor) -> Tensor:
+        return z @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def norm(name: str, z: Tensor) -> Tensor:
+        centred = z - z.mean(-1, keepdim=True)
+        return (
+            centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+        )
+
+    mean = x.mean(1, keepdim=True)
+    deviation = (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+    z = linear("embed", ((x - mean) / deviation).mT)
+    q, k, v = (linear(f"blocks.0.attention.{part}", z) for part in ("query", "key", "value"))
+    mixed = linear("blocks.0.attention.out", (q @ k.mT / 7**0.5).softmax(-1) @ v)
+    z = norm("blocks.0.norm1", z + mixed)
+    z = norm("blocks.0.norm2", z + linear("blocks.0.down", nn.functional.gelu(linear("blocks.0.up", z))))
+    expected = linear("head", norm("norm_out", z)).mT * deviation + mean
+    assert_close(model(x), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("norm", ["instance", "revin", "revin-printed", "none"])
+def test_norms_bring_a_window_back_to_its_level_as_described(norm: str) -> None:
+    layer = small("itransformer", norm=norm).double().norm
+    if norm.startswith("revin"):
+        torch.nn.init.uniform_(layer.scale, 0.5, 2)  # type: ignore[union-attr,arg-type]
+        torch.nn.init.normal_(layer.shift)  # type: ignore[union-attr,arg-type]
+    x, _, _ = inputs(torch.float64)
+    normal, restore = layer(x)  # type: ignore[operator]
+    if norm == "revin-printed":
+        assert not torch.allclose(restore(normal), x)
+    else:
+        assert_close(restore(normal), x)
+    if norm == "instance":
+        assert_close(normal.mean(1), torch.zeros(B, N, dtype=torch.float64))
+        assert_close(normal.std(1, correction=0), torch.ones(B, N, dtype=torch.float64), rtol=1e-3, atol=1e-3)
+
+
+def test_unknown_norms_and_activations_are_listed() -> None:
+    with pytest.raises(InputError, match="unknown norm 'layer'; allowed: instance, none, revin, revin-printed"):
+        small("itransformer", norm="layer")
+    with pytest.raises(InputError, match="unknown activation 'swish'; allowed: gelu, relu"):
+        small("itransformer", activation="swish")
+
+
+def test_a_ready_primer_can_be_given() -> None:
+    primer = Primer("lead_lag", length=L, d_model=12, n_heads=3, hidden=6)
+    model = small("itransformer", primer=primer)
+    assert model.primer is primer

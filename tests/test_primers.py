@@ -1,0 +1,322 @@
+"""Primers: the features are what they are called, every fast way equals the slow one, and F is what was asked for."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from primecast.attention import Prime, attend
+from primecast.errors import InputError
+from primecast.models import create_model
+from primecast.primers import (
+    ACTIVATIONS,
+    KINDS,
+    Overhead,
+    Primer,
+    build_primer,
+    instantaneous,
+    lead_lag,
+    parameter_overhead,
+    project_lags,
+    ranks,
+    rolling_deviation,
+    standardize,
+)
+from tests.reference import lead_lag_by_sums
+
+B, N, L, D, H, R = 2, 5, 17, 33, 3, 7
+
+
+def windows(batch: int = B, tokens: int = N, length: int = L) -> Tensor:
+    return torch.randn(batch, tokens, length, dtype=torch.float64)
+
+
+def primer(kind: object = "full", **options: object) -> Primer:
+    sizes = {"length": L, "d_model": D, "n_heads": H, "tokens": N}
+    return Primer(kind, **{**sizes, **options}).double()  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- lags
+
+
+@pytest.mark.parametrize("form", ["fft", "matrix"])
+@pytest.mark.parametrize("length", [16, 17])
+def test_lead_lag_agrees_with_the_sum_written_out(form: str, length: int) -> None:
+    series = windows(length=length)
+    for sample in range(B):
+        expected = torch.from_numpy(lead_lag_by_sums(series[sample].numpy()))
+        assert_close(lead_lag(series, form=form)[sample], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["fft", "matrix"])
+@given(shift=st.integers(0, L - 1), seed=st.integers(0, 1000))
+def test_lead_lag_peaks_at_the_lead_of_the_row_over_the_column(form: str, shift: int, seed: int) -> None:
+    leader = standardize(torch.randn(1, 1, L, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+    follower = leader.roll(shift, dims=-1)  # what the leader does now, the follower does `shift` steps later
+    correlation = lead_lag(torch.cat([leader, follower], dim=1), form=form)
+    assert int(correlation[0, 0, 1].argmax()) == shift
+    assert int(correlation[0, 1, 0].argmax()) == -shift % L
+    assert_close(correlation[0, 0, 1, shift], torch.ones((), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("form", ["fft", "matrix", "pairs"])
+@pytest.mark.parametrize("length", [16, 17])
+def test_projected_lags_equal_the_projection_of_all_lags_in_value_and_gradient(form: str, length: int) -> None:
+    series = windows(length=length)
+    weight = torch.randn(R, length, dtype=torch.float64, requires_grad=True)
+    fast = project_lags(series, weight, form=form)
+    slow = torch.einsum("bijt,rt->brij", lead_lag(series), weight)
+    assert_close(fast, slow, rtol=1e-10, atol=1e-12)
+    up = torch.randn(B, R, N, N, dtype=torch.float64)
+    (fast_grad,) = torch.autograd.grad(fast, weight, up)
+    (slow_grad,) = torch.autograd.grad(slow, weight, up)
+    assert_close(fast_grad, slow_grad, rtol=1e-10, atol=1e-12)
+
+
+# ---------------------------------------------------------------- instantaneous features
+
+
+def test_instantaneous_features_are_pearson_rolling_and_spearman() -> None:
+    series = windows()
+    series[0, 1, 3:9] = series[0, 1, 3]  # ties
+    features = instantaneous(series, rolling=5).numpy()
+    for sample in range(B):
+        x = series[sample].numpy()
+        rolled = np.stack([[x[c, t : t + 5].std() for t in range(L - 4)] for c in range(N)])
+        assert_close(features[sample, :, :, 0], np.corrcoef(x), rtol=1e-9, atol=1e-9)
+        assert_close(features[sample, :, :, 1], np.corrcoef(rolled), rtol=1e-7, atol=1e-7)
+        assert_close(features[sample, :, :, 2], scipy.stats.spearmanr(x.T).statistic, rtol=1e-9, atol=1e-9)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=13))
+def test_both_ways_to_rank_agree_with_scipy_also_for_ties(values: list[int]) -> None:
+    series = torch.tensor([[values]], dtype=torch.float64)
+    expected = torch.from_numpy(scipy.stats.rankdata(values))
+    assert_close(ranks(series, form="sort")[0, 0], expected)
+    assert_close(ranks(series, form="matrix")[0, 0], expected)
+
+
+def test_rolling_deviation_is_the_deviation_of_each_run() -> None:
+    series = windows() + 1000
+    assert_close(rolling_deviation(series, 3), series.unfold(-1, 3, 1).std(-1, correction=0), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, -273.15, 1e6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_constant_windows_give_zero_and_never_nan(level: float, dtype: torch.dtype) -> None:
+    series = windows().to(dtype)
+    series[:, 2] = level
+    series[:, 3] = torch.linspace(0, 1, L)  # a ramp: its rolling deviation is constant up to rounding
+    features = instantaneous(series, rolling=5)
+    assert torch.isfinite(features).all()
+    assert (features[:, 2] == 0).all() and (features[:, :, 2] == 0).all()
+    assert (features[:, 3, :, 1] == 0).all()
+    assert (lead_lag(standardize(series))[:, 2].abs() < 1e-6).all()
+
+
+def test_a_rolling_window_longer_than_the_look_back_is_refused() -> None:
+    with pytest.raises(InputError, match="rolling 18 must be at least 2 and at most the look-back 17"):
+        instantaneous(windows(), rolling=18)
+
+
+# ---------------------------------------------------------------- the primer
+
+
+def by_hand(module: Primer, series: Tensor) -> Tensor:
+    """F for the kind `full`, pair by pair, straight from the definition."""
+    normal = standardize(series)
+    features = torch.cat([lead_lag(normal), instantaneous(normal)], dim=-1)  # b n n l+3
+    weight = torch.cat([layer.weight for layer in module.first], dim=1)  # type: ignore[misc]
+    phi = ACTIVATIONS[module.activation](features @ weight.T + module.offset)
+    heads, units, size = module.gains.shape
+    filters = torch.zeros(*phi.shape[:3], heads, size, dtype=phi.dtype)
+    for head in range(heads):
+        first = head * units if module.groups > 1 else 0
+        for unit in range(units):
+            filters[:, :, :, head] += phi[..., first + unit, None] * module.gains[head, unit]
+    return filters.flatten(-2) + (0 if module.base is None else module.base.flatten())
+
+
+@pytest.mark.parametrize("form", ["auto", "pairs", "matrix", "fft"])
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("base", ["zero", "identity"])
+def test_the_primer_is_the_two_layer_network_of_its_docstring(form: str, grouped: bool, base: str) -> None:
+    module = primer(form=form, grouped=grouped, base=base, hidden=6)
+    torch.nn.init.normal_(module.offset)
+    series = windows()
+    assert_close(module(series).materialize(), by_hand(module, series), rtol=1e-9, atol=1e-10)
+
+
+def test_smoothing_takes_tanh_of_the_lags() -> None:
+    module = primer("lead_lag", smooth=True)
+    series = windows()
+    pre = torch.einsum("bijt,rt->brij", lead_lag(standardize(series)).tanh(), module.first[0].weight)
+    assert_close(module(series).phi.flatten(1, 2), ACTIVATIONS["gelu"](pre), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_yields_finite_primers_and_trains_all_its_parameters(kind: str) -> None:
+    module = primer(kind, learn_base=True)
+    q, k, v = (torch.randn(B, H, N, D // H, dtype=torch.float64) for _ in range(3))
+    out = attend(q, k, v, prime=module(windows()))
+    assert torch.isfinite(out).all()
+    out.square().sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("kind", ["full", "lead_lag", "instantaneous"])
+def test_primers_of_data_follow_a_permutation_of_channels(kind: str) -> None:
+    module, series, order = primer(kind), windows(), torch.tensor([3, 0, 4, 1, 2])
+    assert_close(module(series[:, order]).phi, module(series).phi[..., order, :][..., order])
+
+
+@pytest.mark.parametrize("kind", ["full", "lead_lag", "instantaneous"])
+@given(scale=st.floats(0.01, 100), shift=st.floats(-50, 50))
+def test_scale_and_level_of_a_channel_do_not_matter(kind: str, scale: float, shift: float) -> None:
+    module, series = primer(kind), windows()
+    other = series.clone()
+    other[:, 2] = other[:, 2] * scale + shift
+    assert_close(module(other).phi, module(series).phi, rtol=1e-6, atol=1e-6)
+
+
+def test_no_gradient_reaches_the_windows() -> None:
+    series = windows().requires_grad_()
+    prime = primer()(series)
+    (grad,) = torch.autograd.grad(prime.phi.sum(), series, allow_unused=True)
+    assert grad is None or not grad.any()
+
+
+def test_identity_with_zero_gains_is_standard_attention() -> None:
+    q, k, v = (torch.randn(B, H, N, D // H, dtype=torch.float64) for _ in range(3))
+    prime = primer(base="identity", gain=0.0)(windows())
+    assert_close(attend(q, k, v, prime=prime), attend(q, k, v), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("base", ["zero", "identity"])
+def test_full_sparsity_is_standard_attention(base: str) -> None:
+    q, k, v = (torch.randn(B, H, N, D // H, dtype=torch.float64) for _ in range(3))
+    prime = primer(sparsity=1.0, base=base)(windows())
+    assert_close(attend(q, k, v, prime=prime), attend(q, k, v), rtol=1e-12, atol=1e-12)
+
+
+@given(low=st.floats(0, 1), high=st.floats(0, 1), seed=st.integers(0, 99))
+def test_sparsity_leaves_its_exact_share_unprimed_and_shares_are_nested(low: float, high: float, seed: int) -> None:
+    low, high = sorted((low, high))
+    unprimed = []
+    for sparsity in (low, high):
+        pairs = primer(sparsity=sparsity, seed=seed)(windows()).pairs
+        unprimed.append(torch.zeros(N, N, dtype=torch.bool) if pairs is None else ~pairs)
+        assert int(unprimed[-1].sum()) == round(sparsity * N * N)
+    assert not (unprimed[0] & ~unprimed[1]).any()
+
+
+def test_covariates_and_self_pairs_can_be_left_unprimed() -> None:
+    module = primer(prime_covariates=False, prime_self=False)
+    filters = module(windows(), covariates=2).materialize()
+    ones = torch.ones(D, dtype=torch.float64)
+    for i in range(N):
+        for j in range(N):
+            unprimed = i == j or i >= N - 2 or j >= N - 2
+            assert torch.equal(filters[0, i, j], ones) == unprimed
+    assert primer(prime_covariates=False)(windows()).pairs is None
+
+
+def test_layers_share_pair_activations_and_have_their_own_gains() -> None:
+    prime = primer(layers=2, base="identity", learn_base=True)(windows())
+    first, second = prime.layer(0), prime.layer(1)
+    assert first.phi is second.phi
+    assert first.gains.shape == (H, 2, D // H) and not torch.equal(first.gains, second.gains)
+    shared = primer()(windows())
+    assert shared.layer(0) is shared.layer(1)
+
+
+def test_shuffled_pairing_permutes_activations_among_pairs() -> None:
+    own, shuffled = primer(pairing="own"), primer(pairing="shuffled")
+    shuffled.load_state_dict({**own.state_dict(), "order": shuffled.order})
+    series = windows()
+    a, b = own(series).phi, shuffled(series).phi
+    assert not torch.equal(a, b)
+    assert_close(a.flatten(-2).sort().values, b.flatten(-2).sort().values)
+
+
+def test_shared_pairing_has_one_primer_for_all_pairs() -> None:
+    filters = primer(pairing="shared")(windows()).materialize()
+    assert_close(filters, filters[:, :1, :1].expand_as(filters))
+    assert not torch.allclose(filters[0, 0, 0], filters[1, 0, 0])
+
+
+def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None:
+    first, again, other = (primer("random", seed=s).first[0].table for s in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert abs(float(first.mean()) - 1) < 0.1
+    names = {name for name, _ in primer("random").named_parameters()}
+    assert "first.0.table" not in names
+    assert "first.0.table" in {name for name, _ in primer("random", free=True).named_parameters()}
+
+
+def test_features_of_ones_own_make_a_primer() -> None:
+    def difference_of_levels(series: Tensor) -> Tensor:
+        level = series.mean(-1)
+        return torch.stack([level[:, :, None] - level[:, None], level[:, :, None] * level[:, None]], dim=-1)
+
+    module = primer(difference_of_levels, features=2, normalize=False, tokens=None)
+    assert isinstance(module(windows()), Prime)
+    with pytest.raises(InputError, match=r"pair features must have shape \(b, n, n, f\) = \(2, 5, 5, 3\), got"):
+        primer(difference_of_levels, features=3, normalize=False)(windows())
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("fulll", {}, r"unknown primer 'fulll' \(did you mean 'full'\?\); allowed: full, instantaneous"),
+        ("full", {"activation": "swish"}, "unknown activation 'swish'"),
+        ("full", {"base": "one"}, "unknown base 'one'; allowed: identity, zero"),
+        ("full", {"form": "dft"}, "unknown form 'dft'"),
+        ("full", {"pairing": "other"}, "unknown pairing 'other'"),
+        ("full", {"hidden": 4}, "hidden 4 cannot be divided among n_heads 3"),
+        ("full", {"d_model": 32}, "d_model 32 cannot be divided into n_heads 3"),
+        ("full", {"sparsity": 1.2}, "sparsity 1.2 is not a share of pairs"),
+        ("random", {"tokens": None}, "give tokens"),
+        (lambda x: x, {}, "a callable kind needs features"),
+    ],
+)
+def test_a_primer_that_cannot_be_made_says_why(kind: object, options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        primer(kind, **options)
+
+
+def test_windows_of_another_size_are_refused() -> None:
+    with pytest.raises(InputError, match="look-back of 17 steps, the windows have 13"):
+        primer()(windows(length=13))
+    with pytest.raises(InputError, match="made for 5 tokens, the windows have 7"):
+        primer("random")(windows(tokens=7))
+
+
+def test_build_primer_takes_a_kind_a_mapping_a_primer_or_nothing() -> None:
+    sizes = {"length": L, "d_model": D, "n_heads": H, "tokens": N, "layers": 2}
+    ready = primer()
+    assert build_primer(None, **sizes) is None
+    assert build_primer(ready, **sizes) is ready
+    made = build_primer({"kind": "random", "sparsity": 0.5, "layers": True}, **sizes)
+    assert made is not None and made.tokens == N and made.gains.shape[0] == 2
+    full = build_primer("full", **sizes)
+    assert full is not None and full.tokens is None
+    with pytest.raises(InputError, match=r"unknown primer argument 'hiden' \(did you mean 'hidden'\?\)"):
+        build_primer({"hiden": 3}, **sizes)
+
+
+def test_overhead_counts_the_primer_against_model_and_attention() -> None:
+    sizes = {"lookback": 96, "horizon": 96, "channels": 7, "d_model": 256}
+    plain, primed = create_model("itransformer", **sizes), create_model("itransformer", **sizes, primer="full")
+    # 16 units: 96 lags + 3 features + offset in, and for each head 2 units x 32 gains out
+    expected = 16 * (96 + 3 + 1) + 8 * 2 * 32
+    assert parameter_overhead(primed) == Overhead(primer=expected, attention=526_336, model=841_568)
+    assert parameter_overhead(primed).of_model == expected / 841_568
+    assert parameter_overhead(primed).of_attention == expected / 526_336
+    assert parameter_overhead(plain).primer == 0
+    assert parameter_overhead(torch.nn.Linear(2, 3)).of_attention == 0
