@@ -14,8 +14,11 @@ from torch.testing import assert_close
 
 from primecast.attention import (
     MECHANISMS,
+    Differential,
+    Gated,
     MultiHeadAttention,
     Prime,
+    Terms,
     attend,
     attention_weights,
     check_prime,
@@ -23,7 +26,7 @@ from primecast.attention import (
     split_heads,
 )
 from primecast.errors import InputError
-from tests.reference import attention_by_loops
+from tests.reference import attention_by_loops, mechanism_by_loops
 
 B, H, Q, J, K, M = 2, 3, 5, 7, 11, 13
 
@@ -244,27 +247,101 @@ def test_dropout_keeps_the_expectation_of_primed_attention() -> None:
         assert_close(mean, attend(q, k, v, prime=p), rtol=0.2, atol=0.6)
 
 
-def messages(mechanism: str, primed: bool, sender: int) -> Tensor:
-    """What token `sender` adds to each other token: the output when all other values are zero; (h, i, k)."""
-    n, heads, size = 7, 2, 6
-    module = MECHANISMS[mechanism](heads * size, heads).double()
-    q, k, v, x = (torch.randn(1, n, heads * size, dtype=torch.float64) for _ in range(4))
-    only = torch.zeros_like(v)
-    only[:, sender] = v[:, sender]
-    p = prime(batch=1, heads=heads, asking=n, answering=n, size=size, units=3) if primed else None
-    out = module(q, k, only, x, prime=p, modulate="v", mask=None, bias=None, dropout=0.0, position=None)
-    return split_heads(out, heads)[0].detach()
+# ---------------------------------------------------------------- mechanisms
+
+
+def mechanism_case(name: str, depth: int = 0) -> tuple[nn.Module, list[Tensor], Prime]:
+    """A mechanism with 7 tokens, 4 heads of size 6, its inputs (q, k, v, x), and a primer for it."""
+    n, heads, size = 7, 4, 6
+    module = MECHANISMS[name](heads * size, heads, depth=depth).double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, 0.5, 0.3)
+    inputs = [torch.randn(2, n, heads * size, dtype=torch.float64) for _ in range(4)]
+    return module, inputs, prime(batch=2, heads=heads, asking=n, answering=n, size=size, units=3)
 
 
 @pytest.mark.parametrize("primed", [False, True])
-def test_standard_attention_is_static_and_prime_attention_is_dynamic(primed: bool) -> None:
-    """Static: a head's token shows all others one vector, re-weighted, so the messages of a token span a line."""
-    ranks = [
-        int(torch.linalg.matrix_rank(messages("dot", primed, sender)[head], rtol=1e-8))
-        for sender in (0, 3)
-        for head in (0, 1)
-    ]
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_mechanism_equals_its_definition_one_sample_and_head_at_a_time(name: str, primed: bool) -> None:
+    module, (q, k, v, x), p = mechanism_case(name, depth=2)
+    filters = p.materialize() if primed else torch.ones(2, 7, 7, 24, dtype=torch.float64)
+    expected = mechanism_by_loops(name, module, q, k, v, x, filters, heads=4, depth=2)
+    assert_close(module(q, k, v, x, Terms(prime=p if primed else None)), expected, rtol=1e-9, atol=1e-10)
+    if primed:
+        assert_close(module(q, k, v, x, Terms(prime=filters)), expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_primer_of_ones_leaves_every_mechanism_as_it_is(name: str) -> None:
+    module, inputs, p = mechanism_case(name)
+    ones = replace(p, phi=torch.zeros_like(p.phi), base=torch.ones(4, 6, dtype=torch.float64))
+    assert_close(module(*inputs, Terms(prime=ones)), module(*inputs, Terms()), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("primed", [False, True])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_is_static_until_it_is_primed(name: str, primed: bool) -> None:
+    """Static: a token shows all others one vector, re-weighted; so what it adds to them, head by head, spans a line.
+
+    What one token adds is seen by giving only it a value. What a mechanism does to the sum afterwards (a gate, a norm)
+    is no message between tokens and is taken away.
+    """
+    module, (q, k, v, x), p = mechanism_case(name)
+    only = torch.zeros_like(v)
+    only[:, 3] = v[:, 3]
+    if isinstance(module, Gated):
+        nn.init.zeros_(module.gate.weight)
+    if isinstance(module, Differential):
+        module.norm = nn.Identity()
+    out = module(q, k, only, x, Terms(prime=p if primed else None, modulate="v"))
+    ranks = [int(torch.linalg.matrix_rank(head, rtol=1e-8)) for head in split_heads(out, 4)[0]]
     assert all(rank > 1 for rank in ranks) if primed else all(rank == 1 for rank in ranks)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_hook_sees_the_weights_of_every_mechanism_and_changes_nothing(name: str) -> None:
+    module, inputs, p = mechanism_case(name)
+    before, seen = module(*inputs, Terms(prime=p)), []
+    module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[operator, union-attr]
+    assert_close(module(*inputs, Terms(prime=p)), before)
+    assert seen[0].shape == (2, 2 if name == "differential" else 4, 7, 7)
+    sums = seen[0].sum(-1)
+    if name != "differential":
+        assert_close(sums, torch.ones_like(sums))
+
+
+def test_differential_rows_sum_to_one_minus_lambda() -> None:
+    module, inputs, _ = mechanism_case("differential", depth=3)
+    seen: list[Tensor] = []
+    module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[operator, union-attr]
+    module(*inputs, Terms())
+    a, b, c, d = module.vectors  # type: ignore[misc]
+    strength = (a @ b).exp() - (c @ d).exp() + 0.8 - 0.6 * math.exp(-0.9)
+    assert_close(seen[0].sum(-1), (1 - strength).expand(2, 2, 7))
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(0, 0.2), (1, 0.3555), (2, 0.4707), (5, 0.6661)])
+def test_differential_attention_starts_at_the_published_lambda(depth: int, expected: float) -> None:
+    assert Differential(24, 4, depth=depth).start == pytest.approx(expected, abs=1e-4)
+
+
+def test_mechanisms_refuse_heads_and_masks_they_cannot_use() -> None:
+    with pytest.raises(InputError, match="n_heads 3 must be even"):
+        MultiHeadAttention(12, 3, mechanism="differential")
+    with pytest.raises(InputError, match="n_heads must be at least 2"):
+        MultiHeadAttention(12, 1, mechanism="directional")
+    for name in ("selective", "directional"):
+        module = MultiHeadAttention(12, 2, mechanism=name)
+        with pytest.raises(InputError, match="takes no mask"):
+            module(torch.randn(2, 5, 12), mask=torch.ones(1, 1, 5, 5, dtype=torch.bool))
+
+
+def test_a_zero_output_projection_adds_nothing_at_first_and_learns() -> None:
+    module = MultiHeadAttention(12, 3, zero_output=True)
+    x = torch.randn(2, 5, 12)
+    assert not module(x).any()
+    (module(x) - x).square().mean().backward()
+    assert module.out.weight.grad is not None and module.out.weight.grad.any()
 
 
 # ---------------------------------------------------------------- the module

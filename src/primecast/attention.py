@@ -12,7 +12,8 @@ layer is linear gives F_ij = beta + sum_m phi_m(i, j) u_m with few hidden units 
     sum_j a_ij v~_ij     = beta * (a v)_i      +  sum_m u_m * ((a o phi_m) v)_i
 
 This file holds, in this order: `Prime`, the value that carries phi, u and beta; the two formulas, factored and as the
-paper prints them; `attend`, which is standard attention when there is no primer; the module `MultiHeadAttention`.
+paper prints them; `attend`, which is standard attention when there is no primer; the mechanisms it is compared with,
+which re-weight or gate but show every token the same keys and values; the module `MultiHeadAttention`.
 
 Letters: b batch, h heads, g 1 or h, i asking token, j answering token, n tokens, k head size, d = h k, m hidden units.
 """
@@ -259,9 +260,7 @@ def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: st
             f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {asking} x {answering}"
         )
     if width != heads * size or samples != batch:
-        raise InputError(
-            f"the primer has batch {samples} and width {width}, the attention {batch} and {heads * size}"
-        )
+        raise InputError(f"the primer has batch {samples} and width {width}, the attention {batch} and {heads * size}")
 
 
 # ---------------------------------------------------------------- modules
@@ -278,8 +277,30 @@ class AttentionMap(nn.Identity):
         return len(self._forward_hooks) > 0
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What attention is subject to, beside queries, keys and values: the keyword arguments of `attend`."""
+
+    prime: Prime | Float[Tensor, "b i j d"] | None = None
+    modulate: str = "kv"
+    mask: Bool[Tensor, "#b #h i j"] | None = None
+    bias: Float[Tensor, "#b #h i j"] | None = None
+    dropout: float = 0.0
+    position: Position | None = None
+
+    def scores(self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"]) -> Float[Tensor, "b h i j"]:
+        check_prime(q, k, self.prime, self.modulate)
+        return pair_scores(q, k, prime=self.prime, modulate=self.modulate, position=self.position)
+
+    def weights(self, scores: Float[Tensor, "b h i j"]) -> Float[Tensor, "b h i j"]:
+        return masked_softmax(scores, self.mask, self.bias)
+
+    def mix(self, weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"]) -> Float[Tensor, "b h i k"]:
+        return pair_mix(drop(weights, self.dropout), v, prime=self.prime, modulate=self.modulate)
+
+
 class DotProduct(nn.Module):
-    """softmax(q k^T / sqrt(k)) v, primed or not: the mechanism of the paper."""
+    """softmax(q k^T / sqrt(k)) v: the attention of the paper; called standard without a primer, prime with one."""
 
     primable = True
 
@@ -294,32 +315,144 @@ class DotProduct(nn.Module):
         k: Float[Tensor, "b j d"],
         v: Float[Tensor, "b j d"],
         x: Float[Tensor, "b i d"],
-        *,
-        prime: Prime | Float[Tensor, "b i j d"] | None,
-        modulate: str,
-        mask: Bool[Tensor, "#b #h i j"] | None,
-        bias: Float[Tensor, "#b #h i j"] | None,
-        dropout: float,
-        position: Position | None,
+        terms: Terms,
+    ) -> Float[Tensor, "b i d"]:
+        """q, k, v are projected and not yet split into heads; x are the asking tokens themselves."""
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        if self.map.watched:
+            return join_heads(terms.mix(self.map(terms.weights(terms.scores(q, k))), v))
+        return join_heads(attend(q, k, v, **vars(terms)))
+
+
+class Gated(DotProduct):
+    """sigmoid(x W) * (attention of x): each query opens and closes its own output (Qiu et al. 2025)."""
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__(d_model, n_heads)
+        self.gate = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: Terms,
+    ) -> Float[Tensor, "b i d"]:
+        return self.gate(x).sigmoid() * super().forward(q, k, v, x, terms)
+
+
+class Differential(nn.Module):
+    """(softmax(q1 k1^T) - lambda softmax(q2 k2^T)) v: one map less another, to cancel noise (Ye et al., ICLR 2025).
+
+    Neighbouring heads make a pair, so h heads are h/2 differential ones with values twice as wide.
+
+        lambda = exp(a . b) - exp(c . d) + lambda_0,     lambda_0 = 0.8 - 0.6 exp(-0.3 depth)
+
+    with learned vectors that the heads share; each pair's output goes through an RMS norm and is scaled by 1 - lambda_0.
+    A primer's d entries are read as h slices for the keys and, two by two, as h/2 slices for the values.
+    """
+
+    primable = True
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        if n_heads % 2:
+            raise InputError(f"differential attention pairs its heads: n_heads {n_heads} must be even")
+        size = d_model // n_heads
+        self.n_heads = n_heads
+        self.start = 0.8 - 0.6 * math.exp(-0.3 * depth)
+        self.vectors = nn.Parameter(0.1 * torch.randn(4, size))
+        self.norm = nn.RMSNorm(2 * size, eps=1e-5)
+        self.map = AttentionMap()
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: Terms,
     ) -> Float[Tensor, "b i d"]:
         q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
-        if not self.map.watched:
-            return join_heads(
-                attend(
-                    q,
-                    k,
-                    v,
-                    prime=prime,
-                    modulate=modulate,
-                    mask=mask,
-                    bias=bias,
-                    dropout=dropout,
-                    position=position,
-                )
-            )
-        weights = attention_weights(q, k, prime=prime, modulate=modulate, mask=mask, bias=bias, position=position)
-        weights = drop(self.map(weights), dropout)
-        return join_heads(pair_mix(weights, v, prime=prime, modulate=modulate))
+        a, b, c, d = self.vectors
+        strength = (a @ b).exp() - (c @ d).exp() + self.start
+        weights = terms.weights(terms.scores(q, k))
+        difference = self.map(weights[:, 0::2] - strength * weights[:, 1::2])
+        mixed = join_heads(terms.mix(difference.repeat_interleave(2, dim=1), v))
+        pairs = mixed.unflatten(-1, (self.n_heads // 2, -1))
+        return (self.norm(pairs) * (1 - self.start)).flatten(-2)
+
+
+class Selective(nn.Module):
+    """softmax(s - M): tokens that others have asked for already are asked for less (Leviathan et al., ICLR 2025).
+
+    The original counts, in a causal sequence, what earlier queries took from token j. Channels have no order, so here
+    M_ij is the mean over all other queries of what they ask of j: relu of the first head's scores, self pairs left out.
+    No parameters.
+    """
+
+    primable = True
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.map = AttentionMap()
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: Terms,
+    ) -> Float[Tensor, "b i d"]:
+        if terms.mask is not None:
+            raise InputError("selective attention is here defined for sets of tokens: it takes no mask")
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        scores = terms.scores(q, k)
+        asked = scores[:, :1].relu()
+        asked = asked * ~torch.eye(*asked.shape[-2:], dtype=torch.bool, device=asked.device)
+        by_others = (asked.sum(-2, keepdim=True) - asked) / max(1, asked.shape[-2] - 1)
+        return join_heads(terms.mix(self.map(terms.weights(scores - by_others)), v))
+
+
+class Directional(nn.Module):
+    """softmax(c s / deviation of s), s = phi(q) phi(k)^T: a kernel that sharpens directions (SDformer, IJCAI 2024).
+
+    phi(x) = gamma tanh(w x / (std(x) + 1e-6)^2) with learned scalars w and gamma and the deviation over heads. c is 3,
+    the number the public code arrives at; SDformer's filter on its input is not a part of this.
+    """
+
+    primable = True
+    SHARPNESS = 3.0
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        if n_heads < 2:
+            raise InputError("directional attention takes a deviation over heads: n_heads must be at least 2")
+        self.n_heads = n_heads
+        self.w = nn.Parameter(torch.ones(()))
+        self.gamma = nn.Parameter(torch.ones(()))
+        self.map = AttentionMap()
+
+    def kernel(self, x: Float[Tensor, "b h n k"]) -> Float[Tensor, "b h n k"]:
+        return self.gamma * torch.tanh(self.w * x / (x.std(1, keepdim=True, correction=0) + 1e-6).square())
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: Terms,
+    ) -> Float[Tensor, "b i d"]:
+        if terms.mask is not None:
+            raise InputError("directional attention takes a deviation over all tokens: it takes no mask")
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        scores = terms.scores(self.kernel(q), self.kernel(k))
+        spread = (scores.var(-1, keepdim=True, correction=0) + 1e-6).sqrt()
+        return join_heads(terms.mix(self.map(terms.weights(self.SHARPNESS * scores / spread)), v))
 
 
 def split_heads(x: Float[Tensor, "b n d"], heads: int) -> Float[Tensor, "b h n k"]:
@@ -330,7 +463,13 @@ def join_heads(x: Float[Tensor, "b h n k"]) -> Float[Tensor, "b n d"]:
     return x.transpose(1, 2).flatten(-2)
 
 
-MECHANISMS: dict[str, type[nn.Module]] = {"dot": DotProduct}
+MECHANISMS: dict[str, type[DotProduct | Differential | Selective | Directional]] = {
+    "dot": DotProduct,
+    "differential": Differential,
+    "gated": Gated,
+    "selective": Selective,
+    "directional": Directional,
+}
 """What a head does with projected queries, keys and values; `MultiHeadAttention(mechanism=...)` takes these names."""
 
 
@@ -343,6 +482,8 @@ class MultiHeadAttention(nn.Module):
     modulate:  what a primer touches: "k", "v" or "kv".
     bias:      whether the four projections have one.
     depth:     number of the layer, from 0, for mechanisms that change with it.
+    zero_output: start the output projection at zero, so that attention adds nothing at first: the control that shows
+               what a quiet start alone is worth.
 
     Weights: `query`, `key`, `value`, `out`: Linear(d, d). A primer is an argument of `forward`, not a part: one primer
     serves all layers of a model.
@@ -360,6 +501,7 @@ class MultiHeadAttention(nn.Module):
         modulate: str = "kv",
         bias: bool = True,
         depth: int = 0,
+        zero_output: bool = False,
     ) -> None:
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
@@ -377,6 +519,9 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model, bias=bias)
         self.mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
         self.out = nn.Linear(d_model, d_model, bias=bias)
+        if zero_output:
+            for parameter in self.out.parameters():
+                nn.init.zeros_(parameter)
 
     def forward(
         self,
@@ -390,16 +535,5 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "b i d"]:
         """Tokens x ask, tokens of `memory` (x itself when there is none) answer."""
         memory = x if memory is None else memory
-        mixed: Tensor = self.mechanism(
-            self.query(x),
-            self.key(memory),
-            self.value(memory),
-            x,
-            prime=prime,
-            modulate=self.modulate,
-            mask=mask,
-            bias=bias,
-            dropout=self.dropout if self.training else 0.0,
-            position=position,
-        )
-        return self.out(mixed)
+        terms = Terms(prime, self.modulate, mask, bias, self.dropout if self.training else 0.0, position)
+        return self.out(self.mechanism(self.query(x), self.key(memory), self.value(memory), x, terms))

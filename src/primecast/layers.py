@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from primecast.attention import MultiHeadAttention, Position, Prime
-from primecast.errors import unknown
+from primecast.errors import InputError, unknown
 
 NORMS = {
     "instance": "each window to mean 0 and deviation 1, undone on the forecast; no parameters",
@@ -55,11 +55,26 @@ class WindowNorm(nn.Module):
         return normal, lambda y: (y - self.shift) / (self.scale + 1e-10) * deviation + mean
 
 
+def moving_average(x: Float[Tensor, "b t n"], kernel: int) -> Float[Tensor, "b t n"]:
+    """Mean over `kernel` steps around each step, an odd number; both ends are padded by repeating their last value.
+
+    The trend of a series as DLinear and Autoformer take it, with 25 steps; what is left is the season.
+    """
+    if kernel < 1 or kernel % 2 == 0:
+        raise InputError(f"kernel {kernel} has no middle: a moving average takes an odd number of steps")
+    side = kernel // 2
+    padded = torch.cat([x[:, :1].expand(-1, side, -1), x, x[:, -1:].expand(-1, side, -1)], dim=1)
+    return F.avg_pool1d(padded.mT, kernel, stride=1).mT
+
+
 FEED_FORWARD_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 
 
 class Block(nn.Module):
-    """A transformer layer with the norms after the sums: attention, then two linear layers on each token."""
+    """A transformer layer with the norms after the sums: attention, then two linear layers on each token.
+
+    norm: makes the two norms from the width of the tokens.
+    """
 
     def __init__(
         self,
@@ -72,17 +87,25 @@ class Block(nn.Module):
         mechanism: str = "dot",
         modulate: str = "kv",
         depth: int = 0,
+        zero_output: bool = False,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ) -> None:
         super().__init__()
         if activation not in FEED_FORWARD_ACTIVATIONS:
             raise unknown("activation", activation, FEED_FORWARD_ACTIVATIONS)
         self.attention = MultiHeadAttention(
-            d_model, n_heads, mechanism=mechanism, dropout=dropout, modulate=modulate, depth=depth
+            d_model,
+            n_heads,
+            mechanism=mechanism,
+            dropout=dropout,
+            modulate=modulate,
+            depth=depth,
+            zero_output=zero_output,
         )
-        self.norm1 = nn.LayerNorm(d_model)
+        self.norm1 = norm(d_model)
         self.up = nn.Linear(d_model, d_ff)
         self.down = nn.Linear(d_ff, d_model)
-        self.norm2 = nn.LayerNorm(d_model)
+        self.norm2 = norm(d_model)
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
 

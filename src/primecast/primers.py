@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from primecast.attention import MultiHeadAttention, Prime
@@ -55,13 +56,19 @@ def project_lags(
 ) -> Float[Tensor, "b r n n"]:
     """sum_t w_r(t) R_ij(t) for each hidden unit r; the gradient reaches `weight` only.
 
-    Three ways to the same numbers. "pairs": build R, then one product; best at few channels. "matrix": filter each
-    channel by a circulant product, then one product; best at many, and the one that exports. "fft": filter by FFT.
+    Three ways to the same numbers. "pairs": the cross-spectrum of every pair, then one product; best at few channels.
+    "matrix": filter each channel by a circulant product, then one product; best at many, and the one that exports.
+    "fft": filter each channel by FFT.
     """
     length = series.shape[-1]
     series = series.detach()
-    if form == "pairs":
-        return torch.einsum("bijt,rt->brij", lead_lag(series), weight)
+    if form == "pairs":  # in the frequency domain, where R is a product of two spectra, and by Parseval so is the sum
+        spectrum, filters = torch.fft.rfft(series), torch.fft.rfft(weight)
+        mirrored = torch.full((filters.shape[1], 1), 2.0, dtype=series.dtype, device=series.device)
+        mirrored[0] = 1  # all but the constant, and the last of an even length, stand for two conjugate terms
+        mirrored[length // 2 :] = 2 - (1 - length % 2)
+        cross = torch.view_as_real(spectrum[:, None] * spectrum[:, :, None].conj()).flatten(-2)
+        return F.linear(cross, (torch.view_as_real(filters) * mirrored).flatten(-2) / length**2).movedim(-1, 1)
     if form == "matrix":
         steps = torch.arange(length, device=series.device)
         circulants = weight[:, (steps[:, None] - steps) % length]  # r s t: w(s - t)
@@ -123,7 +130,8 @@ def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor
         below = (series[..., None, :] < series[..., None]).sum(-1)
         level = (series[..., None, :] == series[..., None]).sum(-1)
         return (below + (level + 1) / 2).to(series.dtype)
-    ordered, order = series.sort(dim=-1)
+    order = _argsort(series)
+    ordered = series.gather(-1, order)
     place = torch.arange(series.shape[-1], device=series.device).expand_as(order)
     starts = F.pad(ordered[..., 1:] != ordered[..., :-1], (1, 0), value=True)
     first = torch.where(starts, place, 0).cummax(-1).values
@@ -131,6 +139,13 @@ def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor
     last = torch.where(ends, place, series.shape[-1]).flip(-1).cummin(-1).values.flip(-1)
     mean = (first + last + 2).to(series.dtype) / 2
     return torch.empty_like(mean).scatter_(-1, order, mean)
+
+
+def _argsort(series: Float[Tensor, "b n l"]) -> Int64[Tensor, "b n l"]:
+    """numpy sorts short rows on a CPU several times faster than torch (docs/decisions.md)."""
+    if series.device.type != "cpu":
+        return series.argsort(dim=-1)
+    return torch.from_numpy(np.argsort(series.detach().numpy(), axis=-1))
 
 
 # ---------------------------------------------------------------- the first layer: W s_ij, by kind of feature
