@@ -1,1 +1,75 @@
-"""primecast."""
+"""primecast: prime attention, and the forecasting software built on it.
+
+Importing this package imports nothing heavy; each name below loads its module when it is first used.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from primecast.attention import MultiHeadAttention, Prime, attend, attention_weights
+    from primecast.data.catalog import fetch, load_dataset
+    from primecast.data.windows import split
+    from primecast.errors import InputError
+    from primecast.experiment import Spec, run
+    from primecast.forecaster import Forecaster
+    from primecast.losses import create_loss
+    from primecast.models import create_model, list_models
+    from primecast.primers import Primer, parameter_overhead
+    from primecast.training import evaluate, fit
+
+_HOME = {
+    "Forecaster": "forecaster",
+    "InputError": "errors",
+    "MultiHeadAttention": "attention",
+    "Prime": "attention",
+    "Primer": "primers",
+    "Spec": "experiment",
+    "attend": "attention",
+    "attention_weights": "attention",
+    "create_loss": "losses",
+    "create_model": "models",
+    "evaluate": "training",
+    "fetch": "data.catalog",
+    "fit": "training",
+    "list_models": "models",
+    "load_dataset": "data.catalog",
+    "parameter_overhead": "primers",
+    "run": "experiment",
+    "split": "data.windows",
+}
+"""Public name -> module that defines it."""
+
+__all__ = [
+    "Forecaster",
+    "InputError",
+    "MultiHeadAttention",
+    "Prime",
+    "Primer",
+    "Spec",
+    "attend",
+    "attention_weights",
+    "create_loss",
+    "create_model",
+    "evaluate",
+    "fetch",
+    "fit",
+    "list_models",
+    "load_dataset",
+    "parameter_overhead",
+    "run",
+    "split",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return version("primecast")
+    if name in _HOME:
+        return getattr(import_module(f"primecast.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'primecast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

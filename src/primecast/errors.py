@@ -1,7 +1,7 @@
-"""The one error for things a person gave that cannot be used.
+"""The errors that are meant for people: what was given cannot be used, or a training cannot go on.
 
-Its message is a sentence: the thing, the value given, the values allowed or the way out. The commands print it alone
-and leave with exit code 2; anything else that is raised is a defect of primecast and keeps its traceback.
+Their message is a sentence: the thing, the value given, the values allowed or the way out. The commands print it alone
+and leave with exit code 2 or 1; anything else that is raised is a defect of primecast and keeps its traceback.
 """
 
 from collections.abc import Iterable
@@ -10,6 +10,10 @@ from difflib import get_close_matches
 
 class InputError(ValueError):
     """What was given cannot be used; the message says what, why, and what can be done."""
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says where it stood and why, as far as can be seen."""
 
 
 def unknown(what: str, given: object, allowed: Iterable[object]) -> InputError:

@@ -9,31 +9,84 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+import torch
 from torch import nn
 
 from primecast.attention import MECHANISMS
 from primecast.errors import InputError, unknown
+from primecast.models.autoformer import Autoformer
+from primecast.models.dlinear import DLinear
+from primecast.models.gat import GAT
 from primecast.models.itransformer import ITransformer
+from primecast.models.lagts import LagTSReconstruction
+from primecast.models.lift import LIFT
+from primecast.models.patchtst import PatchTST
+from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model of the registry: its class, what its tokens are, what it can take, and where it comes from."""
+    """A model of the registry: its class, what its tokens are, what it can take, and where it comes from.
+
+    permutes:    permuting the channels permutes the forecast. equivariant: scale and level of a window carry over to
+                 its forecast. Both at the model's default arguments.
+    """
 
     build: type[nn.Module]
     tokens: str
     reference: str
     mechanisms: tuple[str, ...] = ()
     primable: bool = False
+    permutes: bool = True
+    equivariant: bool = True
 
 
 MODELS: Mapping[str, ModelEntry] = {
+    "autoformer": ModelEntry(
+        Autoformer,
+        tokens="time steps",
+        reference="Wu et al., NeurIPS 2021",
+        permutes=False,  # a convolution mixes the channels of a step
+        equivariant=False,  # unless norm="instance"
+    ),
+    "dlinear": ModelEntry(
+        DLinear,
+        tokens="none: two linear maps",
+        reference="Zeng et al., AAAI 2023",
+        equivariant=False,  # unless norm="instance"
+    ),
+    "gat": ModelEntry(
+        GAT,
+        tokens="channels, joined by a drawn graph",
+        reference="Velickovic et al., ICLR 2018; Brody et al., ICLR 2022",
+        primable=True,  # a graph of density < 1 ties it to its channels; by default all are joined
+    ),
     "itransformer": ModelEntry(
         ITransformer,
         tokens="channels",
         reference="Liu et al., ICLR 2024",
         mechanisms=tuple(MECHANISMS),
         primable=True,
+    ),
+    "timer_xl": ModelEntry(
+        TimerXL,
+        tokens="patches of all channels",
+        reference="Liu et al., ICLR 2025",
+        mechanisms=TIME_MECHANISMS,
+        primable=True,
+    ),
+    "patchtst": ModelEntry(PatchTST, tokens="patches of one channel", reference="Nie et al., ICLR 2023"),
+    "lift": ModelEntry(
+        LIFT,
+        tokens="those of its backbone",
+        reference="Zhao & Shen, ICLR 2024",
+        permutes=False,  # its state router knows each channel by its place
+        equivariant=False,  # and looks at the window as it is, unless router="normal"
+    ),
+    "lagts-reconstruction": ModelEntry(
+        LagTSReconstruction,
+        tokens="channels",
+        reference="our reconstruction after the public description of LagTS, Liu et al., ICASSP 2025",
     ),
 }
 
@@ -43,8 +96,12 @@ def list_models() -> list[str]:
     return sorted(MODELS)
 
 
-def create_model(name: str, *, lookback: int, horizon: int, channels: int, **options: Any) -> nn.Module:
+def create_model(
+    name: str, *, lookback: int, horizon: int, channels: int, seed: int | None = None, **options: Any
+) -> nn.Module:
     """A model by name; every name and option is checked before anything is built.
+
+    seed: of the initial weights; torch's global generator when None, and left as it was otherwise.
 
     Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, primer="full")`.
     """
@@ -57,4 +114,51 @@ def create_model(name: str, *, lookback: int, horizon: int, channels: int, **opt
     for option in options:
         if option not in allowed:
             raise unknown(f"argument of model {name}", option, allowed)
-    return MODELS[name].build(lookback=lookback, horizon=horizon, channels=channels, **options)
+    with torch.random.fork_rng(enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        return MODELS[name].build(lookback=lookback, horizon=horizon, channels=channels, **options)
+
+
+DEFAULT_PRIMER = "full"
+
+CONTROLS: dict[str, dict[str, Any]] = {
+    "standard-zero-output": {"mechanism": "dot", "primer": None, "zero_output": True},
+    "prime-shuffled-pairs": {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shuffled"}},
+    "prime-one-for-all-pairs": {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shared"}},
+}
+"""What priming itself adds is told by these: a quiet start without a primer; a primer that is fed the features of other
+pairs; a primer that is the same for all pairs."""
+
+
+def attentions(name: str) -> dict[str, dict[str, Any]]:
+    """The attentions a model can be given by name, and what each means as arguments of the model."""
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    entry = MODELS[name]
+    table: dict[str, dict[str, Any]] = {"standard": {"mechanism": "dot", "primer": None}}
+    table |= {mechanism: {"mechanism": mechanism, "primer": None} for mechanism in entry.mechanisms}
+    if entry.primable:
+        table["prime"] = {"mechanism": "dot", "primer": DEFAULT_PRIMER}
+        table |= {
+            f"{mechanism}+prime": {"mechanism": mechanism, "primer": DEFAULT_PRIMER} for mechanism in entry.mechanisms
+        }
+        table |= CONTROLS
+    accepted = set(signature(entry.build).parameters)
+    return {
+        attention: {argument: value for argument, value in options.items() if argument in accepted}
+        for attention, options in table.items()
+        if "zero_output" not in options or "zero_output" in accepted
+    }
+
+
+def attention_options(name: str, attention: str) -> dict[str, Any]:
+    """What an attention written as standard, prime, MECHANISM or MECHANISM+prime means to a model, as its arguments.
+
+    >>> attention_options("itransformer", "prime")
+    {'mechanism': 'dot', 'primer': 'full'}
+    """
+    allowed = attentions(name)
+    if attention not in allowed:
+        raise unknown(f"attention of model {name}", attention, allowed)
+    return allowed[attention]

@@ -24,8 +24,8 @@ from primecast.primers import PairFeatures, Primer, build_primer
 class ITransformer(nn.Module):
     """forward(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n); of the marks it uses the past l.
 
-    d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate: see MultiHeadAttention. primer: None, a
-    kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
+    d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate, zero_output: see MultiHeadAttention.
+    primer: None, a kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class ITransformer(nn.Module):
         norm: str = "instance",
         mechanism: str = "dot",
         modulate: str = "kv",
+        zero_output: bool = False,
         primer: str | Mapping[str, object] | PairFeatures | Primer | None = None,
     ) -> None:
         super().__init__()
@@ -63,6 +64,7 @@ class ITransformer(nn.Module):
                 mechanism=mechanism,
                 modulate=modulate,
                 depth=depth,
+                zero_output=zero_output,
             )
             for depth in range(n_layers)
         )

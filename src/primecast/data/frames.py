@@ -1,0 +1,385 @@
+"""Frames of one's own: from a CSV or a DataFrame to a checked, regular, wide frame, and on to a data set.
+
+    CSV ──read_table──> wide frame ──validate──> float64, regular DatetimeIndex, no gaps ──> dataset_from_frame
+    long frame (unique_id, ds, y) ──widen──^                          forecasts ──lengthen──> long frame
+
+A wide frame has a DatetimeIndex and one numeric column per channel. Whatever is wrong with one is said in a sentence
+that names the first offender and the way out. Missing values are never filled unasked; the ways to ask are POLICIES.
+
+Letters: t rows, n channels.
+"""
+
+import gzip
+import io
+import lzma
+import warnings
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+
+from primecast.data.windows import Dataset, Ratio
+from primecast.errors import InputError, unknown
+
+POLICIES = {
+    "error": "missing values are refused",
+    "interpolate": "time interpolation between neighbours, the nearest value at the edges",
+    "ffill": "the last value before the gap; a gap at the start takes the first value after it",
+}
+TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
+LONG_COLUMNS = {"unique_id", "ds", "y"}
+SEASONS = {
+    "s": 86400,
+    "min": 1440,
+    "h": 24,
+    "D": 7,
+    "B": 5,
+    "W": 52,
+    **dict.fromkeys(("ME", "MS", "BME", "BMS"), 12),
+    **dict.fromkeys(("QE", "QS", "BQE", "BQS"), 4),
+}
+"""Steps of the season that a frequency usually has: of the day, the week, the year."""
+STEP_NAMES = {"s": "seconds", "min": "minutes", "h": "hours", "D": "days", "B": "business days", "W": "weeks"}
+SHORTEST = 3
+"""Rows: two steps are the least from which a sampling step can be inferred."""
+
+
+class ConstantChannelWarning(UserWarning):
+    """Some channels never change; they carry nothing to learn from, and their forecast is their constant."""
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_table(path: Path | str, *, time: str | None = None) -> pd.DataFrame:
+    """A CSV file (may be .gz or .xz) as a wide frame in time order of the file; long files are widened.
+
+    Comma, semicolon (then also decimal commas) and tab are told apart by the header. The time column is the one
+    named `time`; else one with a usual name, such as date or ds; else the first text column that holds dates. A
+    nameless column that only numbers the rows, as pandas writes it, is dropped.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}")
+    try:
+        text = uncompressed(path).decode("utf-8-sig")
+        header, _, rest = text.partition("\n")
+        sep = max(",;\t", key=header.count)
+        decimal = "," if sep == ";" and "," in rest.partition("\n")[0] else "."
+        frame = pd.read_csv(io.StringIO(text), sep=sep, decimal=decimal, low_memory=False)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise InputError(f"{path} is not a CSV table: {str(error).strip()}") from error
+
+    nameless = frame.columns[0]
+    if nameless == "Unnamed: 0" and np.array_equal(frame[nameless], np.arange(len(frame))):
+        frame = frame.drop(columns=nameless)
+    column, stamps = _time_column(frame, time, path)
+    if column == "ds" and set(frame.columns) >= LONG_COLUMNS:
+        return widen(frame.assign(ds=stamps))
+    return frame.drop(columns=column).set_axis(stamps, axis="index")
+
+
+def uncompressed(path: Path) -> bytes:
+    """The content of a file, unpacked if its name ends in .gz or .xz."""
+    content = path.read_bytes()
+    try:
+        if path.suffix == ".gz":
+            return gzip.decompress(content)
+        if path.suffix == ".xz":
+            return lzma.decompress(content)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(f"{path} is damaged and cannot be uncompressed: {error}") from error
+    return content
+
+
+def to_numbers(frame: pd.DataFrame, *, source: str = "the frame") -> Float64[np.ndarray, "t n"]:
+    """All cells as float64, empty ones as NaN; the first cell that is no number is named."""
+    columns = []
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+            columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            continue
+        if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+            raise InputError(f"column {name!r} of {source} is not numeric but {column.dtype}; drop the column")
+        numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
+        if len(bad):
+            row = int(bad[0])
+            raise InputError(
+                f"column {name!r} of {source} is not numeric: row {frame.index[row]} holds {column.iloc[row]!r}; "
+                "correct the cell or drop the column"
+            )
+        columns.append(numbers)
+    return np.stack(columns, axis=1) if columns else np.empty((len(frame), 0))
+
+
+def listed(names: Collection[object], *, most: int = 8) -> str:
+    """The first few names, and how many there are when these are not all."""
+    shown = ", ".join(map(str, list(names)[:most])) or "none"
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > most else shown
+
+
+def _time_column(frame: pd.DataFrame, time: str | None, path: Path) -> tuple[str, pd.DatetimeIndex]:
+    if time is not None:
+        if time not in frame.columns:
+            raise unknown(f"time column of {path}", time, frame.columns)
+        candidates = [time]
+    else:
+        text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+        usual = [name for name in text if str(name).strip().lower() in TIME_NAMES]
+        candidates = usual + [name for name in text if name not in usual]
+    for name in candidates:
+        stamps = _stamps(frame[name])
+        if stamps is not None:
+            return name, stamps
+    tried = f"column {time!r} holds no dates" if time else "no column of text holds dates"
+    columns = listed(frame.columns)
+    raise InputError(
+        f"{path} has no time column: {tried} in all rows (columns: {columns}); write them like 2024-01-31 23:00"
+    )
+
+
+def _stamps(column: "pd.Series[str]") -> pd.DatetimeIndex | None:
+    """The column as dates, or None. Month first, then day first; differing UTC offsets become UTC."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # pandas saying that it is guessing: that is asked of it
+        for day_first, utc in ((False, False), (True, False), (False, True)):
+            try:
+                parsed = pd.to_datetime(column, dayfirst=day_first, utc=utc)
+                stamps = pd.DatetimeIndex(parsed, name=column.name)
+            except (ValueError, TypeError, OverflowError):
+                continue
+            return None if stamps.hasnans else stamps
+    return None
+
+
+# ---------------------------------------------------------------- long and wide
+
+
+def widen(
+    df: pd.DataFrame, *, id_column: str = "unique_id", time_column: str = "ds", value_column: str = "y"
+) -> pd.DataFrame:
+    """A long frame as a wide one: a column per id, in the order in which ids appear; absent pairs are NaN."""
+    for name in (id_column, time_column, value_column):
+        if name not in df.columns:
+            raise InputError(f"the long frame has no column {name!r}; its columns are {listed(df.columns)}")
+    stamps = _stamps(df[time_column])
+    if stamps is None:
+        raise InputError(f"column {time_column!r} of the long frame does not hold dates in all rows")
+    df = df.assign(**{time_column: stamps})
+    twice = df.duplicated([id_column, time_column])
+    if twice.any():
+        first = df[twice].iloc[0]
+        raise InputError(
+            f"{int(twice.sum())} rows repeat an id and time, the first {first[id_column]!r} at {first[time_column]}; "
+            f"keep one, for example with df.drop_duplicates([{id_column!r}, {time_column!r}])"
+        )
+    wide = df.pivot(index=time_column, columns=id_column, values=value_column)
+    return wide[df[id_column].unique()]
+
+
+def lengthen(
+    df: pd.DataFrame, *, id_column: str = "unique_id", time_column: str = "ds", value_column: str = "y"
+) -> pd.DataFrame:
+    """A wide frame as a long one, channel after channel; missing values stay rows, so nothing is lost."""
+    return pd.DataFrame(
+        {
+            id_column: np.repeat(df.columns.to_numpy(), len(df)),
+            time_column: df.index[np.tile(np.arange(len(df)), df.shape[1])],
+            value_column: df.to_numpy().ravel(order="F"),
+        }
+    )
+
+
+# ---------------------------------------------------------------- checking
+
+
+def validate(df: pd.DataFrame, *, missing: str = "error") -> pd.DataFrame:
+    """The frame as float64 with a regular DatetimeIndex that knows its freq, or a sentence on what is in the way.
+
+    Rows that run backwards throughout, newest first, are turned round; any other disorder is refused, since it mostly
+    means misread dates or pasted files. Missing values are dealt with by the policy `missing`, a name in POLICIES.
+    Channels that never change bring a ConstantChannelWarning.
+    """
+    frame = _checked(df, missing=missing)
+    constant = frame.columns[(frame.max() == frame.min()).to_numpy()]
+    if len(constant):
+        warnings.warn(
+            f"these channels never change, their forecast is their constant: {listed(constant)}",
+            ConstantChannelWarning,
+            stacklevel=2,
+        )
+    return frame
+
+
+def _checked(df: pd.DataFrame, *, missing: str) -> pd.DataFrame:
+    if missing not in POLICIES:
+        raise unknown("policy for missing values", missing, POLICIES)
+    index = _regular(_check_index(df))
+    twice = df.columns[df.columns.duplicated()]
+    if len(twice):
+        raise InputError(f"column names must differ, but these are repeated: {listed(twice)}")
+    if not len(df.columns):
+        raise InputError("the frame has no columns; give one numeric column per channel")
+
+    values = to_numbers(df.sort_index())  # at most a turn-round: any other disorder is refused above
+    frame = pd.DataFrame(values, index=index, columns=df.columns)
+    _check_values(frame, missing)
+    return _filled(frame, missing)
+
+
+def _check_index(df: pd.DataFrame) -> pd.DatetimeIndex:
+    """The stamps, oldest first; there must be enough of them, all known, all different, and in order."""
+    index = df.index
+    if not isinstance(index, pd.DatetimeIndex):
+        if set(df.columns) >= LONG_COLUMNS:
+            way_out = "it looks like a long frame: turn it with primecast.data.widen(df)"
+        else:
+            way_out = "set it with df.set_index('your time column'), parsed by pandas.to_datetime"
+        raise InputError(f"the frame has no DatetimeIndex but a {type(index).__name__}; {way_out}")
+    if len(index) < SHORTEST:
+        raise InputError(f"the frame has {len(index)} rows, but at least {SHORTEST} are needed")
+    if index.hasnans:
+        raise InputError(f"{np.isnat(index.to_numpy()).sum()} time stamps are missing (NaT); drop those rows")
+    twice = index[index.duplicated()].unique()
+    if len(twice):
+        raise InputError(
+            f"{len(twice)} time stamps occur more than once, the first {listed(twice[:3])}; keep one row of each, "
+            "for example with df[~df.index.duplicated()] or df.groupby(level=0).mean()"
+        )
+    if not (index.is_monotonic_increasing or index.is_monotonic_decreasing):
+        late = int(np.flatnonzero(index[1:] < index[:-1])[0])
+        raise InputError(
+            f"time stamps are not in order: {index[late + 1]} comes after {index[late]}; if the dates were read as "
+            "meant, put them in order with df.sort_index()"
+        )
+    return index.sort_values()
+
+
+def _regular(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """The index with its freq, or the places where it breaks its step."""
+    freq = _frequency(index)
+    if freq is not None:
+        return pd.DatetimeIndex(index, freq=freq)
+    steps = index[1:] - index[:-1]
+    usual = steps.to_series().mode().iloc[0]
+    breaks = np.flatnonzero(steps != usual)
+    shown = ", ".join(f"{index[i]} to {index[i + 1]}" for i in breaks[:3])
+    calendar = _calendar(index, usual)
+    alias = calendar or pd.tseries.frequencies.to_offset(usual).freqstr
+    if calendar or ((index - index[0]) % usual == pd.Timedelta(0)).all():
+        way_out = f"rows are missing: df.asfreq({alias!r}) makes them gaps, which missing='interpolate' fills"
+    else:
+        way_out = f"bring them to one step, for example with df.resample({alias!r}).mean()"
+    raise InputError(
+        f"time stamps are irregular: the usual step is {usual}, but {len(breaks)} steps differ, the first {shown}; "
+        f"{way_out}"
+    )
+
+
+def _calendar(index: pd.DatetimeIndex, usual: pd.Timedelta) -> str | None:
+    """Of steps that are not all of one length: the calendar in which all stamps lie."""
+    if usual == pd.Timedelta(days=1) and (index.day_of_week < 5).all():
+        return "B"
+    if usual >= pd.Timedelta(days=28) and index.is_month_start.all():
+        return "MS"
+    if usual >= pd.Timedelta(days=28) and index.is_month_end.all():
+        return "ME"
+    return None
+
+
+def _frequency(index: pd.DatetimeIndex) -> pd.offsets.BaseOffset | None:
+    """The step the index knows, or else the one its stamps show."""
+    if index.freq is None and len(index) >= SHORTEST:
+        index = pd.DatetimeIndex(index, freq="infer")
+    return index.freq
+
+
+def _check_values(frame: pd.DataFrame, missing: str) -> None:
+    infinite = np.isinf(frame.to_numpy())
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise InputError(
+            f"{int(infinite.sum())} values are infinite, the first in {frame.columns[column]!r} at {frame.index[row]}; "
+            "correct them or make them missing with df.replace([inf, -inf], nan)"
+        )
+    gaps = frame.isna().sum()
+    empty = frame.columns[(gaps == len(frame)).to_numpy()]
+    if len(empty):
+        raise InputError(f"these channels have no value at all: {listed(empty)}; drop them")
+    if missing == "error" and gaps.any():
+        counts = [f"{count} in {name}" for name, count in gaps[gaps > 0].items()]
+        raise InputError(
+            f"{int(gaps.sum())} values are missing: {listed(counts)}; choose a policy, "
+            f"missing='interpolate' ({POLICIES['interpolate']}) or missing='ffill' ({POLICIES['ffill']})"
+        )
+
+
+def _filled(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
+    if missing == "interpolate":
+        frame = frame.interpolate(method="time")
+    return frame if missing == "error" else frame.ffill().bfill()
+
+
+# ---------------------------------------------------------------- time
+
+
+def future_index(index: pd.DatetimeIndex, horizon: int) -> pd.DatetimeIndex:
+    """The next `horizon` stamps, by the same calendar: business days skip week-ends, month ends stay month ends."""
+    if horizon < 1:
+        raise InputError(f"horizon must be at least 1 step, but {horizon} was given")
+    freq = _frequency(index)
+    if freq is None:
+        raise InputError(
+            f"the step of these {len(index)} time stamps is unknown; pass the frame through validate first"
+        )
+    return pd.date_range(index[-1], periods=horizon + 1, freq=freq, name=index.name)[1:]
+
+
+def season_of(index: pd.DatetimeIndex) -> int:
+    """Steps of the usual season: the day for what is measured within days, then the week, the year, or none (1).
+
+    A season of which the rows do not hold two is none.
+    """
+    freq = _frequency(index)
+    if freq is None:
+        return 1
+    season, rest = divmod(SEASONS.get(freq.rule_code.split("-")[0], 1), freq.n)
+    return season if rest == 0 and 2 * season <= len(index) else 1
+
+
+def describe_gaps(df: pd.DataFrame, *, missing: str = "interpolate") -> str:
+    """One sentence on the missing values of a frame and on what became of them."""
+    gaps = df.isna().sum().sort_values(ascending=False, kind="stable")
+    freq = _frequency(pd.DatetimeIndex(df.index))
+    steps = STEP_NAMES.get(freq.rule_code.split("-")[0], "rows") if freq is not None and freq.n == 1 else "rows"
+    if not gaps.any():
+        return f"no value is missing in {len(df)} {steps}"
+    gaps = gaps[gaps > 0]
+    share = "most" if len(gaps) > 3 else "all"
+    *others, last = [f"{name} ({count})" for name, count in gaps.head(3).items()]
+    where = f"{', '.join(others)} and {last}" if others else last
+    became = {"error": "left as they are", "interpolate": "filled by time interpolation", "ffill": "filled forward"}
+    rows = int(df.isna().any(axis="columns").sum())
+    return f"{rows} of {len(df)} {steps} have missing values, {share} of them in {where}, {became[missing]}"
+
+
+def dataset_from_frame(df: pd.DataFrame, *, name: str = "frame", season: int | None = None) -> Dataset:
+    """A frame as a data set, split 7:1:2, so that one's own data goes the same way as the benchmarks."""
+    if season is not None and season < 1:
+        raise InputError(f"season must be at least 1 step, but {season} was given")
+    frame = _checked(df, missing="error")
+    index = pd.DatetimeIndex(frame.index)
+    return Dataset(
+        name=name,
+        values=frame.to_numpy(dtype=np.float64),
+        index=index,
+        names=tuple(map(str, frame.columns)),
+        borders=Ratio(train=0.7, test=0.2),
+        season=season_of(index) if season is None else season,
+    )

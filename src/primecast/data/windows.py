@@ -1,0 +1,285 @@
+"""From one long series to training windows: borders, scaler, calendar marks, windows gathered by index.
+
+    Dataset ──borders──> three row ranges ──scaler of the train rows──> one float32 tensor ──> three Windows
+
+A window is `lookback` rows to look at and the `horizon` rows after them to forecast; windows start at every row.
+The series is kept once. A batch is one gather from a strided view of it, so there is no DataLoader, no worker
+process and no copy of the series.
+
+Letters: t rows of the series, n channels, m calendar marks (4), b windows in a batch, l look-back, h horizon.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Float32, Float64, Int64
+from torch import Tensor
+
+from primecast.errors import InputError
+
+
+class Ranges(NamedTuple):
+    """The rows each split may see, half-open; val and test may reach back into the split before them."""
+
+    train: range
+    val: range
+    test: range
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """So many rows each, from the first on; what follows is never used. ETT: 12, 4 and 4 months of 30 days."""
+
+    train: int
+    val: int
+    test: int
+
+    def ranges(self, *, rows: int, lookback: int) -> Ranges:
+        val, test = self.train, self.train + self.val
+        return Ranges(range(val), range(val - lookback, test), range(test - lookback, test + self.test))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Shares of the rows for train and test; val takes the remainder, and with it all rounding.
+
+    Val and test reach `lookback` rows back, so that their first *target* is the first row of their split.
+    """
+
+    train: float = 0.7
+    test: float = 0.2
+
+    def ranges(self, *, rows: int, lookback: int) -> Ranges:
+        val, test = int(self.train * rows), rows - int(self.test * rows)
+        return Ranges(range(val), range(val - lookback, test), range(test - lookback, rows))
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Cut at these two shares of the rows; every window lies wholly inside its split (PEMS: 6:2:2)."""
+
+    first: float = 0.6
+    second: float = 0.8
+
+    def ranges(self, *, rows: int, lookback: int) -> Ranges:
+        val, test = int(self.first * rows), int(self.second * rows)
+        return Ranges(range(val), range(val, test), range(test, rows))
+
+
+Borders = Fixed | Ratio | Cuts
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A multivariate series and what is needed to split it.
+
+    season:    steps of the seasonal-naive period, such as 24 for hourly data.
+    marks:     whether `split` makes calendar marks of the dates, if there are dates.
+    fill_gaps: whether `split` fills missing values, forward then backward within each split, as for PEMS.
+    """
+
+    name: str
+    values: Float64[np.ndarray, "t n"]
+    index: pd.DatetimeIndex | None
+    names: tuple[str, ...]
+    borders: Borders
+    season: int
+    marks: bool = True
+    fill_gaps: bool = False
+
+    def __post_init__(self) -> None:
+        rows, channels = self.values.shape
+        if len(self.names) != channels:
+            raise InputError(f"data set {self.name!r} has {channels} channels but {len(self.names)} names")
+        if self.index is not None and len(self.index) != rows:
+            raise InputError(f"data set {self.name!r} has {rows} rows but {len(self.index)} time stamps")
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of values, stamps and names: equal for equal data, whatever it is called and however it is split."""
+        digest = hashlib.sha256(json.dumps(self.names).encode())
+        if self.index is not None:
+            digest.update(str(self.index.tz).encode())
+            digest.update(self.index.as_unit("ns").asi8.astype("<i8").tobytes())
+        digest.update(self.values.astype("<f8").tobytes())  # row by row, whatever the order in memory
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """(x - mean) / std per channel, with the population's standard deviation.
+
+    A channel that never changes is only shifted (std 1), to exactly zero: its forecast stays its constant.
+    """
+
+    mean: Float64[np.ndarray, "n"]
+    std: Float64[np.ndarray, "n"]
+
+    @classmethod
+    def fit(cls, values: Float64[np.ndarray, "t n"]) -> "Scaler":
+        """Missing values are left out of both moments."""
+        constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
+        mean = np.where(constant, np.nanmax(values, axis=0), np.nanmean(values, axis=0))
+        return cls(mean=mean, std=np.where(constant, 1.0, np.nanstd(values, axis=0)))
+
+    def transform(self, values: Float[np.ndarray, "*shape n"]) -> Float[np.ndarray, "*shape n"]:
+        scaled: Float[np.ndarray, "*shape n"] = (values - self.mean) / self.std
+        return scaled
+
+    def inverse(self, values: Float[np.ndarray, "*shape n"]) -> Float[np.ndarray, "*shape n"]:
+        original: Float[np.ndarray, "*shape n"] = values * self.std + self.mean
+        return original
+
+
+class Batch(NamedTuple):
+    x: Float[Tensor, "b l n"]
+    y: Float[Tensor, "b h n"]
+    marks: Float[Tensor, "b l+h m"] | None  # of the past rows, then of the future ones
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """All windows of one split: window i looks at rows start+i ... start+i+l-1 of the data set."""
+
+    series: Float32[Tensor, "t n"]  # this split's rows, scaled: a view of the one tensor of all rows
+    marks: Float32[Tensor, "t m"] | None
+    start: int  # the row of the data set at which window 0 begins
+    lookback: int
+    horizon: int
+
+    def __len__(self) -> int:
+        return len(self.series) - self.lookback - self.horizon + 1
+
+    @property
+    def rows(self) -> range:
+        """The rows of the data set that the windows touch."""
+        return range(self.start, self.start + len(self.series))
+
+    @property
+    def positions(self) -> Int64[Tensor, "w"]:
+        """For every window, the row of the data set at which it begins."""
+        return torch.arange(self.start, self.start + len(self))
+
+    @property
+    def channels(self) -> int:
+        return self.series.shape[1]
+
+    @property
+    def mark_count(self) -> int:
+        return 0 if self.marks is None else self.marks.shape[1]
+
+    def batch(self, index: Int64[Tensor, "b"]) -> Batch:
+        """The windows of these numbers, in this order; `index` lies on the device of the series."""
+        past_and_future = self._gather(self.series, index)
+        return Batch(
+            x=past_and_future[:, : self.lookback],
+            y=past_and_future[:, self.lookback :],
+            marks=None if self.marks is None else self._gather(self.marks, index),
+        )
+
+    def _gather(self, rows: Float32[Tensor, "t c"], index: Int64[Tensor, "b"]) -> Float32[Tensor, "b w c"]:
+        # The view (window, time, channel) costs nothing; turned before it is indexed, it gives a contiguous batch.
+        return rows.unfold(0, self.lookback + self.horizon, 1).transpose(1, 2)[index]
+
+    def to(self, device: torch.device | str) -> "Windows":
+        marks = None if self.marks is None else self.marks.to(device)
+        return replace(self, series=self.series.to(device), marks=marks)
+
+
+@dataclass(frozen=True)
+class Splits:
+    train: Windows
+    val: Windows
+    test: Windows
+    scaler: Scaler
+
+
+def split(dataset: Dataset, *, lookback: int, horizon: int, marks: bool | None = None) -> Splits:
+    """Train, val and test windows, scaled by the train rows; calendar marks as the data set says, or as told."""
+    if marks is None:
+        marks = dataset.marks and dataset.index is not None
+    if marks and dataset.index is None:
+        raise InputError(f"data set {dataset.name!r} has no dates to make calendar marks of; give marks=False")
+
+    ranges = _checked_ranges(dataset, lookback=lookback, horizon=horizon)
+    _check_gaps(dataset, ranges)
+    scaler = Scaler.fit(dataset.values[: ranges.train.stop])
+    scaled = _filled(scaler.transform(dataset.values), ranges)
+    series = torch.from_numpy(scaled.astype(np.float32))
+    calendar = time_features(dataset.index) if marks and dataset.index is not None else None
+
+    def windows(rows: range) -> Windows:
+        return Windows(
+            series=series[rows.start : rows.stop],
+            marks=None if calendar is None else calendar[rows.start : rows.stop],
+            start=rows.start,
+            lookback=lookback,
+            horizon=horizon,
+        )
+
+    return Splits(windows(ranges.train), windows(ranges.val), windows(ranges.test), scaler)
+
+
+def time_features(index: pd.DatetimeIndex) -> Float32[Tensor, "t 4"]:
+    """Hour of day, day of week, day of month and day of year, each scaled to [-0.5, 0.5].
+
+    The benchmarks use these four at every sampling rate, also for 10-minute and daily data.
+    """
+    phases = (index.hour / 23, index.day_of_week / 6, (index.day - 1) / 30, (index.day_of_year - 1) / 365)
+    return torch.from_numpy((np.stack(phases, axis=1) - 0.5).astype(np.float32))
+
+
+def _checked_ranges(dataset: Dataset, *, lookback: int, horizon: int) -> Ranges:
+    """The dataset's borders, refused where a split could not hold a single window."""
+    for name, steps in (("lookback", lookback), ("horizon", horizon)):
+        if steps < 1:
+            raise InputError(f"{name} must be at least 1 step, but {steps} was given")
+
+    rows, needed = len(dataset.values), lookback + horizon
+    way_out = f"look-back {lookback} + horizon {horizon} need {needed}: shorten them or give more rows"
+    if rows < needed:
+        raise InputError(f"data set {dataset.name!r} has {rows} rows, but {way_out}")
+    ranges = dataset.borders.ranges(rows=rows, lookback=lookback)
+    if ranges.test.stop > rows:
+        raise InputError(f"data set {dataset.name!r} has {rows} rows, but its borders end at {ranges.test.stop}")
+    for name, span in ranges._asdict().items():
+        if len(span) < needed:
+            reaches = name != "train" and not isinstance(dataset.borders, Cuts)
+            reach = f" (the {lookback} before it included)" if reaches else ""
+            raise InputError(f"the {name} split of {dataset.name!r} has {len(span)} rows{reach}, but {way_out}")
+    return ranges
+
+
+def _check_gaps(dataset: Dataset, ranges: Ranges) -> None:
+    """Refuse infinite values, missing ones unless they are to be filled, and channels missing from a split."""
+    bad = np.isinf(dataset.values) if dataset.fill_gaps else ~np.isfinite(dataset.values)
+    if bad.any():
+        row, channel = np.argwhere(bad)[0]
+        raise InputError(
+            f"data set {dataset.name!r} has {bad.sum()} values that are no finite number, the first in "
+            f"channel {dataset.names[channel]!r} at row {row}; fill them first, for example with "
+            "primecast.data.validate(frame, missing='interpolate')"
+        )
+    for name, own in zip(Ranges._fields, _own_rows(ranges, len(dataset.values)), strict=True):
+        lost = np.isnan(dataset.values[own]).all(axis=0)
+        if lost.any():
+            channels = ", ".join(np.array(dataset.names)[lost])
+            raise InputError(f"data set {dataset.name!r} has no value in its {name} split for {channels}; drop them")
+
+
+def _filled(scaled: Float64[np.ndarray, "t n"], ranges: Ranges) -> Float64[np.ndarray, "t n"]:
+    """Missing values take the last one before them, or else the next after them, of the same split."""
+    if not np.isnan(scaled).any():
+        return scaled
+    parts = (pd.DataFrame(scaled[own]).ffill().bfill() for own in _own_rows(ranges, len(scaled)))
+    return np.concatenate([part.to_numpy() for part in parts])
+
+
+def _own_rows(ranges: Ranges, rows: int) -> tuple[slice, slice, slice]:
+    """All rows, each in the one split it belongs to: the ranges without their reach back."""
+    return slice(ranges.train.stop), slice(ranges.train.stop, ranges.val.stop), slice(ranges.val.stop, rows)

@@ -1,0 +1,414 @@
+"""The only training loop: `fit` trains, `evaluate` scores, `predict` forecasts.
+
+    for each epoch:   shuffle ─> for each batch: loss, gradient, Adam ─> score on validation ─> keep if best, or stop
+
+The protocol is the benchmarks': Adam, rate halved per epoch from the third on, early stopping on validation, best
+weights restored. One thing is not: validation and test count every window once, so no score depends on a batch size.
+
+A run is a function of its arguments: same seed, same bits. With a `state` folder it can also be killed at any moment:
+weights, moments, random generators and position are written together into one file, and the same call goes on from
+there to the same bits.
+
+Letters: b batch, l look-back, h horizon, n channels, m calendar marks, w windows.
+"""
+
+import ctypes
+import hashlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, Int64
+from torch import Tensor, nn
+
+from primecast.errors import InputError, TrainingError, unknown
+from primecast.progress import Display
+from primecast.resume import EpochRow, Position, Run
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+SCHEDULES: dict[str, Callable[[int, int], float]] = {
+    # epoch (from 1), epochs -> factor on the learning rate
+    "halving": lambda epoch, epochs: 0.5 ** max(0, epoch - 2),  # "type1" of the benchmarks: two epochs at full rate
+    "halving-early": lambda epoch, epochs: 0.5 ** (epoch - 1),  # as FreDF's code has it
+    "tenth": lambda epoch, epochs: 0.1 ** (epoch - 1),  # OpenLTM's "type1"
+    "cosine": lambda epoch, epochs: (1 + math.cos(math.pi * (epoch - 1) / epochs)) / 2,
+    "constant": lambda epoch, epochs: 1.0,
+}
+
+
+@runtime_checkable
+class Batch(Protocol):
+    """What a source of windows hands out; marks are of the past rows, then of the future ones."""
+
+    @property
+    def x(self) -> Float[Tensor, "b l n"]: ...
+    @property
+    def y(self) -> Float[Tensor, "b h n"]: ...
+    @property
+    def marks(self) -> Float[Tensor, "b l+h m"] | None: ...
+
+
+@runtime_checkable
+class WindowSource(Protocol):
+    """Windows numbered from 0, gathered by number: `primecast.data.windows.Windows`, or anything like it."""
+
+    def __len__(self) -> int: ...
+    def batch(self, index: Int64[Tensor, "b"]) -> Batch: ...
+
+
+# ---------------------------------------------------------------- what a run leaves behind
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened in a run; `best_epoch` is the one whose weights the model has now."""
+
+    epochs: tuple[EpochRow, ...]
+    best_epoch: int
+    seconds: float
+    steps: int
+    stopped_early: bool
+
+    @property
+    def best(self) -> EpochRow:
+        return self.epochs[self.best_epoch - 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Errors over windows × steps × channels, summed in float64 and then divided; each array keeps one of the axes."""
+
+    mse: float
+    mae: float
+    windows: int
+    step_mse: Float64[np.ndarray, "h"]
+    step_mae: Float64[np.ndarray, "h"]
+    channel_mse: Float64[np.ndarray, "n"]
+    channel_mae: Float64[np.ndarray, "n"]
+    window_mse: Float64[np.ndarray, "w"]
+    window_mae: Float64[np.ndarray, "w"]
+
+
+# ---------------------------------------------------------------- training
+
+
+def fit(
+    model: nn.Module,
+    train: WindowSource,
+    val: WindowSource,
+    *,
+    loss: Loss,
+    lr: float,
+    batch_size: int,
+    epochs: int,
+    patience: int,
+    seed: int,
+    schedule: str = "halving",
+    drop_last: bool = True,
+    parameters: Callable[[str], bool] | str | None = None,
+    state: Path | None = None,
+    save_every: int = 200,
+    progress: str = "auto",
+    keep_blocks: bool = True,
+    device: str = "cpu",
+) -> History:
+    """Train the model in place; it ends in eval mode, on `device`, with the weights of its best epoch.
+
+    loss:       of forecast and truth; a model with `training_loss(x, y, marks, loss)` decides itself how to use it.
+    patience:   stop after so many epochs in a row that are worse than the best; a tie counts as improvement.
+    seed:       of the order of windows and of dropout; the caller's own random state is left as it was.
+    schedule:   a name in SCHEDULES.
+    drop_last:  leave out an epoch's last, short batch. Windows fewer than one batch are one batch all the same.
+    parameters: train only these: the name of a part of the model ("head"), or a predicate over parameter names.
+    state:      a folder of this run's own; it is written every `save_every` steps and after each epoch, and a call
+                that finds one there continues it. A finished one returns at once.
+    progress:   "bar", "lines" (one per epoch) or "off", on stderr; "auto" is a bar on a terminal, else lines.
+    keep_blocks: see `keep_large_blocks`.
+    """
+    if schedule not in SCHEDULES:
+        raise unknown("schedule", schedule, SCHEDULES)
+    if not (lr > 0 and math.isfinite(lr)):
+        raise InputError(f"lr is {lr}; it must be a finite number above 0")
+    _at_least_one(batch_size=batch_size, epochs=epochs, patience=patience, save_every=save_every)
+    _at_least_one(**{"number of training windows": len(train), "number of validation windows": len(val)})
+    where = _device(device)
+    chosen = _choose(model, parameters)
+    if keep_blocks:
+        keep_large_blocks()
+
+    model.to(where)
+    steps = max(1, len(train) // batch_size) if drop_last else math.ceil(len(train) / batch_size)
+    settings = {
+        "model": type(model).__name__,
+        "choice of parameters": f"{len(chosen)} tensors, {_digest(*chosen)}",
+        "training windows": _fingerprint(train),
+        "validation windows": _fingerprint(val),
+        "loss": _name(loss),
+        "lr": lr,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "patience": patience,
+        "seed": seed,
+        "schedule": schedule,
+        "drop_last": drop_last,
+    }
+    with (
+        _only(model, chosen),
+        torch.random.fork_rng(devices=[]),
+        Display(progress, epochs=epochs, steps=steps) as display,
+    ):
+        torch.manual_seed(seed)
+        run = Run(model=model, trained=chosen, settings=settings, seed=seed)
+        if state is not None and run.resume(state):
+            display.resumed(run.position)
+        at = run.position
+
+        while not at.finished:
+            rate = lr * SCHEDULES[schedule](at.epoch, epochs)
+            for group in run.optimizer.param_groups:
+                group["lr"] = rate
+            order = run.draw_order(len(train))
+            began = time.perf_counter() - at.seconds
+            model.train()
+            while at.step < steps:
+                x, y, marks = _gather(train, order[at.step * batch_size : (at.step + 1) * batch_size], where)
+                value = _training_loss(model, x, y, marks, loss)
+                number = value.item()
+                if not math.isfinite(number):
+                    raise TrainingError(_why_not_finite(number, {"x": x, "y": y, "marks": marks}, at, rate))
+                value.backward()
+                run.optimizer.step()
+                run.optimizer.zero_grad()
+                at.step += 1
+                at.steps += 1
+                at.loss_sum += number
+                at.seconds = time.perf_counter() - began
+                display.step(at)
+                if state is not None and at.steps % save_every == 0 and at.step < steps:
+                    run.save(state)
+
+            # At the training batch size: it is known to fit into memory.
+            scores = evaluate(model, val, batch_size=batch_size, device=device)
+            if not math.isfinite(scores.mse):
+                raise TrainingError(
+                    f"the validation error is {scores.mse} after epoch {at.epoch}: the validation windows hold values "
+                    f"that are not finite, or the learning rate {rate:g} is too high"
+                )
+            at.seconds = time.perf_counter() - began
+            row = EpochRow(at.epoch, rate, at.loss_sum / steps, scores.mse, scores.mae, at.seconds)
+            run.end_epoch(row, last=epochs, patience=patience)
+            display.row(row)
+            if state is not None:
+                run.save(state)
+
+        model.load_state_dict(run.best)
+    model.eval()
+    return History(
+        epochs=tuple(at.rows),
+        best_epoch=at.best_epoch,
+        seconds=sum(row.seconds for row in at.rows),
+        steps=at.steps,
+        stopped_early=len(at.rows) < epochs,
+    )
+
+
+def _training_loss(
+    model: nn.Module,
+    x: Float[Tensor, "b l n"],
+    y: Float[Tensor, "b h n"],
+    marks: Float[Tensor, "b l+h m"] | None,
+    loss: Loss,
+) -> Float[Tensor, ""]:
+    """The model's own way from a batch to a loss if it has one: next-patch targets, auxiliary terms."""
+    own = getattr(model, "training_loss", None)
+    return loss(_forecast(model, x, y, marks), y) if own is None else own(x, y, marks, loss)
+
+
+def _why_not_finite(value: float, batch: Mapping[str, Tensor | None], at: Position, rate: float) -> str:
+    where = f"the training loss is {value} at epoch {at.epoch}, step {at.step + 1}"
+    for name, tensor in batch.items():
+        if tensor is not None and not tensor.isfinite().all():
+            return f"{where}: {name} of this batch holds values that are not finite; fill or drop them in the data"
+    if at.steps == 0:
+        return f"{where}, before the first update, though its batch is finite: the model or the loss itself overflows"
+    return f"{where}: the learning rate {rate:g} is probably too high; try a tenth of it"
+
+
+def _choose(model: nn.Module, parameters: Callable[[str], bool] | str | None) -> dict[str, nn.Parameter]:
+    """The parameters to train, by name; those the caller froze stay frozen."""
+    named = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    match parameters:
+        case None:
+            chosen = named
+        case str():
+            chosen = {name: value for name, value in named.items() if f"{name}.".startswith(f"{parameters}.")}
+            if not chosen:
+                raise unknown("part of the model", parameters, {name.split(".")[0] for name in named})
+        case _:
+            chosen = {name: value for name, value in named.items() if parameters(name)}
+    if not chosen:
+        raise InputError(
+            f"{type(model).__name__} has nothing to train: of its parameters {len(named)} require a gradient, and none "
+            "of these was chosen"
+        )
+    return chosen
+
+
+@contextmanager
+def _only(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> Iterator[None]:
+    """Gradients for the chosen parameters alone: nothing is computed for the others, which stay as they are."""
+    before = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    try:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in chosen)
+        yield
+    finally:
+        for parameter, required in before.items():
+            parameter.requires_grad_(required)
+            parameter.grad = None
+
+
+def _digest(*parts: str | bytes) -> str:
+    return hashlib.sha256(b"\0".join(p.encode() if isinstance(p, str) else p for p in parts)).hexdigest()[:12]
+
+
+def _fingerprint(windows: WindowSource) -> str:
+    """Enough to tell other data from the same: how many windows, and what the first, middle and last one hold."""
+    count = len(windows)
+    batch = windows.batch(torch.tensor([0, count // 2, count - 1]))
+    return f"{count} windows, {_digest(batch.x.cpu().numpy().tobytes(), batch.y.cpu().numpy().tobytes())}"
+
+
+def _name(loss: Loss) -> str:
+    """The same in every process, which the repr of a function is not."""
+    if isinstance(loss, partial):
+        arguments = [*map(repr, loss.args), *(f"{key}={value!r}" for key, value in loss.keywords.items())]
+        return f"{_name(loss.func)}({', '.join(arguments)})"
+    return str(getattr(loss, "__qualname__", type(loss).__qualname__))
+
+
+# ---------------------------------------------------------------- scoring and forecasting
+
+
+def evaluate(model: nn.Module, windows: WindowSource, *, batch_size: int = 256, device: str = "cpu") -> Scores:
+    """Score every window once, in order; the batch size is a matter of memory, never of the result."""
+    by_step, by_channel, by_window = [], [], []
+    for forecast, truth in _forecasts(model, windows, batch_size=batch_size, device=device):
+        error = forecast - truth
+        errors = torch.stack([error.square(), error.abs()])  # 2 b h n
+        by_step.append(errors.sum((1, 3), dtype=torch.float64))
+        by_channel.append(errors.sum((1, 2), dtype=torch.float64))
+        by_window.append(errors.sum((2, 3), dtype=torch.float64))
+    count, horizon, channels = len(windows), error.shape[1], error.shape[2]
+    step_mse, step_mae = (torch.stack(by_step).sum(0) / (count * channels)).numpy()
+    channel_mse, channel_mae = (torch.stack(by_channel).sum(0) / (count * horizon)).numpy()
+    window_mse, window_mae = (torch.cat(by_window, dim=1) / (horizon * channels)).numpy()
+    return Scores(
+        mse=float(window_mse.mean()),
+        mae=float(window_mae.mean()),
+        windows=count,
+        step_mse=step_mse,
+        step_mae=step_mae,
+        channel_mse=channel_mse,
+        channel_mae=channel_mae,
+        window_mse=window_mse,
+        window_mae=window_mae,
+    )
+
+
+def predict(
+    model: nn.Module, windows: WindowSource, *, batch_size: int = 256, device: str = "cpu"
+) -> Float[Tensor, "w h n"]:
+    """The forecast of every window, in order, on the CPU."""
+    return torch.cat([forecast for forecast, _ in _forecasts(model, windows, batch_size=batch_size, device=device)])
+
+
+def _forecasts(
+    model: nn.Module, windows: WindowSource, *, batch_size: int, device: str
+) -> Iterator[tuple[Float[Tensor, "b h n"], Float[Tensor, "b h n"]]]:
+    """Forecast and truth, batch by batch, in order, none left out; both on the CPU."""
+    _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
+    where = _device(device)
+    model.to(where)
+    for index in torch.arange(len(windows)).split(batch_size):
+        x, y, marks = _gather(windows, index, where)
+        with _inference(model):
+            forecast = _forecast(model, x, y, marks)
+        yield forecast.cpu(), y.cpu()
+
+
+def _forecast(
+    model: nn.Module, x: Float[Tensor, "b l n"], y: Float[Tensor, "b h n"], marks: Float[Tensor, "b l+h m"] | None
+) -> Float[Tensor, "b h n"]:
+    """The model's forecast, in the shape of the truth, so that no error is ever broadcast."""
+    forecast = model(x, marks)
+    if forecast.shape != y.shape:
+        raise InputError(
+            f"the model forecasts {tuple(forecast.shape)} where the windows hold {tuple(y.shape)} (windows, steps, "
+            "channels); create it with the windows' horizon and channels"
+        )
+    return forecast
+
+
+@contextmanager
+def _inference(model: nn.Module) -> Iterator[None]:
+    """Without dropout and without gradients; afterwards every part is in the mode it was in."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, mode in before.items():
+            module.training = mode
+
+
+def _gather(
+    windows: WindowSource, index: Int64[Tensor, "b"], device: torch.device
+) -> tuple[Float[Tensor, "b l n"], Float[Tensor, "b h n"], Float[Tensor, "b l+h m"] | None]:
+    batch = windows.batch(index)
+    marks = None if batch.marks is None else batch.marks.to(device)
+    return batch.x.to(device), batch.y.to(device), marks
+
+
+def _at_least_one(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise InputError(f"{name} is {count}; it must be at least 1")
+
+
+# ---------------------------------------------------------------- the machine
+
+
+def _device(name: str) -> torch.device:
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(name.split(":")[0], False):
+        raise unknown("device", name, [kind for kind, present in there.items() if present])
+    return torch.device(name)
+
+
+def keep_large_blocks() -> bool:
+    """Tell the C library to keep large blocks of memory for the next step instead of returning them to the system.
+
+    By default glibc maps blocks above a threshold (128 KiB, growing to at most 32 MiB) afresh and unmaps them when
+    they are freed, and shrinks its heap whenever the top of it is free. Each training step then pays a page fault for
+    every 4 KiB of its temporaries. Kept, the process stays as large as its largest step. The setting holds for the
+    whole process and cannot be undone. False where there is no glibc: nothing is done.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in malloc.h
+    mapped = any(mallopt(mmap_threshold, size) for size in (1 << 30, 32 << 20))  # old glibc allows 32 MiB at most
+    return bool(mallopt(trim_threshold, -1)) and mapped  # -1: never

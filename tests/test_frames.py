@@ -1,0 +1,395 @@
+"""Frames of one's own: read, turned, checked, continued; every refusal says what is wrong and what to do."""
+
+import gzip
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primecast.data.frames import (
+    ConstantChannelWarning,
+    dataset_from_frame,
+    describe_gaps,
+    future_index,
+    lengthen,
+    read_table,
+    season_of,
+    validate,
+    widen,
+)
+from primecast.data.nyc import nyc_weather
+from primecast.data.windows import split
+from primecast.errors import InputError
+
+
+def hourly(rows: int = 11, channels: tuple[str, ...] = ("a", "b", "c")) -> pd.DataFrame:
+    values = np.random.default_rng(5).normal(size=(rows, len(channels)))
+    return pd.DataFrame(values, index=pd.date_range("2024-01-01", periods=rows, freq="h"), columns=list(channels))
+
+
+def with_row(frame: pd.DataFrame, row: int, value: float) -> pd.DataFrame:
+    changed = frame.copy()
+    changed.iloc[row] = value
+    return changed
+
+
+# ---------------------------------------------------------------- reading
+
+
+def test_a_csv_finds_its_time_column_by_its_usual_name(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    path.write_text("a,note,Date,b\n1,2020-01-01,2024-01-01 00:00,2.5\n3,2020-01-01,2024-01-01 01:00,4.5\n")
+    frame = read_table(path)
+    assert list(frame.columns) == ["a", "note", "b"]
+    assert list(frame.index) == list(pd.date_range("2024-01-01", periods=2, freq="h"))
+    assert list(frame["b"]) == [2.5, 4.5]
+
+
+def test_a_csv_finds_its_time_column_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv.gz"
+    path.write_bytes(gzip.compress(b"when,a,state\n2024-01-01,1,on\n2024-01-02,2,off\n"))
+    frame = read_table(str(path))
+    assert frame.index.name == "when"
+    assert list(frame.columns) == ["a", "state"]
+
+
+def test_the_time_column_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    path.write_text("date,when,a\n2024-01-01,2025-01-01,1\n2024-01-02,2025-01-02,2\n")
+    assert read_table(path, time="when").index[0] == pd.Timestamp("2025-01-01")
+    with pytest.raises(InputError, match=r"unknown time column of .*'wen' \(did you mean 'when'\?\)"):
+        read_table(path, time="wen")
+    with pytest.raises(InputError, match="column 'a' holds no dates"):
+        path.write_text("date,a\n2024-01-01,x\n")
+        read_table(path, time="a")
+
+
+def test_semicolons_decimal_commas_and_dates_with_the_day_first_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "werk.csv"
+    rows = [f"{day:02}.01.2024 00:00;{day},5" for day in range(1, 32)]
+    path.write_text("\n".join(["Zeit;Druck", *rows]))
+    frame = read_table(path)
+    assert frame["Druck"].iloc[30] == 31.5
+    assert list(frame.index) == list(pd.date_range("2024-01-01", periods=31, freq="D"))
+
+
+def test_stamps_across_a_change_of_summer_time_become_utc(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    path.write_text("ds,a\n2024-03-31 01:00+01:00,1\n2024-03-31 03:00+02:00,2\n2024-03-31 04:00+02:00,3\n")
+    frame = validate(read_table(path))
+    assert frame.index[0] == pd.Timestamp("2024-03-31 00:00", tz="UTC")
+    assert isinstance(frame.index, pd.DatetimeIndex) and frame.index.freq == pd.offsets.Hour()
+
+
+def test_a_column_that_numbers_the_rows_is_no_channel(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    hourly().rename_axis("ds").reset_index().to_csv(path)
+    assert list(read_table(path).columns) == ["a", "b", "c"]
+
+
+def test_a_long_file_is_widened(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    lengthen(hourly()).to_csv(path, index=False)
+    pd.testing.assert_frame_equal(read_table(path), hourly(), check_names=False, check_freq=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a,b\n1,2\n3,4\n", "has no time column: no column of text holds dates in all rows .columns: a, b."),
+        (b"", "is not a CSV table"),
+        (b"a,b\n1,2,3\n4,5,6,7\n", "is not a CSV table"),
+        ("date,Größe\n2024-01-01,1\n".encode("latin-1"), "is not UTF-8 text"),
+    ],
+)
+def test_an_unreadable_file_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_table(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no file '.*nothing.csv'"):
+        read_table(tmp_path / "nothing.csv")
+
+
+# ---------------------------------------------------------------- long and wide
+
+
+@given(
+    st.lists(st.lists(st.floats(-1e6, 1e6) | st.just(np.nan), min_size=3, max_size=3), min_size=2, max_size=7),
+    st.permutations(["z", "a", "m"]),
+)
+def test_long_and_back_is_the_same_frame(values: list[list[float]], names: list[str]) -> None:
+    wide = pd.DataFrame(values, index=pd.date_range("2024", periods=len(values), freq="D"), columns=names)
+    back = widen(lengthen(wide))
+    pd.testing.assert_frame_equal(back, wide, check_names=False, check_freq=False)
+
+
+def test_long_columns_may_have_other_names() -> None:
+    long = lengthen(hourly(), id_column="sensor", time_column="at", value_column="reading")
+    assert list(long.columns) == ["sensor", "at", "reading"]
+    wide = widen(long, id_column="sensor", time_column="at", value_column="reading")
+    pd.testing.assert_frame_equal(wide, hourly(), check_names=False, check_freq=False)
+
+
+def test_pairs_absent_from_a_long_frame_are_gaps() -> None:
+    long = lengthen(hourly()).drop(index=4)
+    assert widen(long).isna().sum().tolist() == [1, 0, 0]
+
+
+def test_dates_of_a_long_frame_may_be_text() -> None:
+    long = lengthen(hourly())
+    assert isinstance(widen(long.assign(ds=long["ds"].astype(str))).index, pd.DatetimeIndex)
+    with pytest.raises(InputError, match="column 'ds' of the long frame does not hold dates"):
+        widen(long.assign(ds="soon"))
+
+
+def test_a_bad_long_frame_is_refused() -> None:
+    long = lengthen(hourly())
+    with pytest.raises(InputError, match="no column 'y'; its columns are unique_id, ds, value"):
+        widen(long.rename(columns={"y": "value"}))
+    with pytest.raises(InputError, match="1 rows repeat an id and time, the first 'b' at 2024-01-01 01:00:00"):
+        widen(pd.concat([long, long.iloc[[12]]]))
+
+
+# ---------------------------------------------------------------- checking
+
+
+def test_a_good_frame_comes_back_as_float64_with_its_freq() -> None:
+    frame = hourly()
+    frame["d"] = range(11)
+    frame["e"] = [str(number) for number in range(11)]
+    frame.index = pd.DatetimeIndex(frame.index, freq=None)
+    checked = validate(frame)
+    assert isinstance(checked.index, pd.DatetimeIndex) and checked.index.freq == pd.offsets.Hour()
+    assert (checked.dtypes == np.float64).all()
+    np.testing.assert_array_equal(checked[["d", "e"]], np.arange(11.0)[:, None].repeat(2, axis=1))
+    assert frame["d"].dtype == np.int64  # the frame given is left alone
+
+
+def test_rows_with_the_newest_first_are_turned_round() -> None:
+    pd.testing.assert_frame_equal(validate(hourly().iloc[::-1]), hourly())
+
+
+@given(st.permutations(range(7)).filter(lambda order: order not in ([*range(7)], [*range(7)][::-1])))
+def test_rows_out_of_order_are_refused_until_they_are_sorted(order: list[int]) -> None:
+    frame = hourly(rows=7)
+    late = next(place for place in range(6) if order[place + 1] < order[place])
+    message = f"not in order: {frame.index[order[late + 1]]} comes after {frame.index[order[late]]}; .*sort_index"
+    with pytest.raises(InputError, match=message):
+        validate(frame.iloc[order])
+    pd.testing.assert_frame_equal(validate(frame.iloc[order].sort_index()), frame)
+
+
+BAD_FRAMES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = {
+    "no dates": (lambda df: df.reset_index(drop=True), "no DatetimeIndex but a RangeIndex; set it with df.set_index"),
+    "long": (lambda df: lengthen(df), r"looks like a long frame: turn it with primecast\.data\.widen"),
+    "two rows": (lambda df: df.iloc[:2], "has 2 rows, but at least 3 are needed"),
+    "no columns": (lambda df: df[[]], "has no columns"),
+    "same names": (lambda df: df.rename(columns={"b": "a"}), "these are repeated: a"),
+    "no stamp": (
+        lambda df: df.set_index(df.index.where(df.index != df.index[3])),
+        r"1 time stamps are missing \(NaT\)",
+    ),
+    "a stamp twice": (
+        lambda df: pd.concat([df, df.iloc[[4, 2]]]),
+        r"2 time stamps occur more than once, the first 2024-01-01 04:00:00, 2024-01-01 02:00:00; .*duplicated",
+    ),
+    "rows missing": (
+        lambda df: df.drop(df.index[[3, 7]]),
+        r"usual step is 0 days 01:00:00, but 2 steps differ, the first 2024-01-01 02:00:00 to "
+        r"2024-01-01 04:00:00, .*rows are missing: df\.asfreq\('h'\).*interpolate",
+    ),
+    "a late row": (
+        lambda df: df.set_index(df.index.where(df.index != df.index[3], df.index[3] + pd.Timedelta("7min"))),
+        r"2 steps differ, .*02:00:00 to 2024-01-01 03:07:00.*df\.resample\('h'\)\.mean\(\)",
+    ),
+    "a word": (
+        lambda df: df.assign(b=["1"] * 5 + ["broken"] + ["1"] * 5),
+        "column 'b' of the frame is not numeric: row 2024-01-01 05:00:00 holds 'broken'; correct the cell or drop",
+    ),
+    "dates as values": (lambda df: df.assign(b=df.index), "column 'b' of the frame is not numeric but datetime64"),
+    "infinite": (
+        lambda df: with_row(df, 6, np.inf),
+        "3 values are infinite, the first in 'a' at 2024-01-01 06:00:00",
+    ),
+    "an empty channel": (lambda df: df.assign(b=np.nan), "these channels have no value at all: b; drop them"),
+    "gaps": (
+        lambda df: with_row(df, 6, np.nan).assign(b=1.0),
+        r"2 values are missing: 1 in a, 1 in c; choose a policy, missing='interpolate' .* or missing='ffill'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
+def test_a_bad_frame_is_refused_with_the_way_out(spoil: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        validate(spoil(hourly()))
+
+
+def test_an_unknown_policy_lists_the_known() -> None:
+    with pytest.raises(InputError, match=r"unknown policy for missing values 'fill'.*error, ffill, interpolate"):
+        validate(hourly(), missing="fill")
+
+
+def test_the_way_out_of_missing_rows_is_one() -> None:
+    frame = hourly().drop(hourly().index[[3, 7]])
+    checked = validate(frame.asfreq("h"), missing="interpolate")
+    assert checked.shape == (11, 3)
+
+
+@pytest.mark.parametrize("freq", ["B", "MS", "ME", "15min"])
+def test_the_way_out_keeps_to_the_calendar(freq: str) -> None:
+    whole = pd.DataFrame({"a": np.arange(23.0)}, index=pd.date_range("2024-01-01", periods=23, freq=freq))
+    with pytest.raises(InputError, match=rf"rows are missing: df\.asfreq\('{freq}'\)"):
+        validate(whole.drop(whole.index[7]))
+    way_out = whole.drop(whole.index[7]).asfreq(freq)
+    assert list(validate(way_out, missing="interpolate").index) == list(whole.index)
+
+
+def test_policies_fill_gaps_as_they_say() -> None:
+    frame = pd.DataFrame(
+        {"a": [np.nan, 2.0, np.nan, np.nan, 8.0, np.nan], "b": [0.0, 1, 2, 3, 4, 5]},
+        index=pd.date_range("2024-01-01", periods=6, freq="h"),
+    )
+    assert validate(frame, missing="interpolate")["a"].tolist() == [2, 2, 4, 6, 8, 8]
+    assert validate(frame, missing="ffill")["a"].tolist() == [2, 2, 2, 2, 8, 8]
+
+
+def test_interpolation_goes_by_time_not_by_row() -> None:
+    months = pd.date_range("2023-01-01", periods=4, freq="MS")  # 31 days, then 28
+    frame = pd.DataFrame({"a": [0.0, np.nan, 59.0, 60.0]}, index=months)
+    assert validate(frame, missing="interpolate")["a"].iloc[1] == pytest.approx(31.0)
+
+
+@given(st.lists(st.integers(0, 28), max_size=19), st.sampled_from(["interpolate", "ffill"]))
+def test_filling_leaves_known_values_alone_and_no_gaps(holes: list[int], policy: str) -> None:
+    frame = hourly(rows=29, channels=("a", "b"))
+    frame.iloc[holes, 0] = np.nan
+    checked = validate(frame, missing=policy)
+    known = frame["a"].notna()
+    assert checked.notna().all(axis=None)
+    assert (checked["a"][known] == frame["a"][known]).all()
+
+
+def test_a_constant_channel_is_a_warning_that_names_it() -> None:
+    frame = hourly().assign(b=7.0)
+    with pytest.warns(ConstantChannelWarning, match="never change, their forecast is their constant: b$"):
+        assert (validate(frame)["b"] == 7.0).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        validate(hourly())
+
+
+# ---------------------------------------------------------------- time
+
+CALENDARS = {
+    "hours": ("2024-01-01", "h", None),
+    "quarter hours": ("2024-01-01", "15min", None),
+    "days": ("2024-02-20", "D", None),
+    "business days": ("2024-01-01", "B", None),
+    "weeks": ("2024-01-01", "W-WED", None),
+    "month starts": ("2024-01-01", "MS", None),
+    "month ends": ("2024-01-31", "ME", None),
+    "quarters": ("2024-03-31", "QE-DEC", None),
+    "hours across spring": ("2024-03-30", "h", "Europe/Berlin"),
+    "hours across autumn": ("2024-10-26", "h", "America/New_York"),
+    "days across spring": ("2024-03-20", "D", "Europe/Berlin"),
+}
+
+
+@pytest.mark.parametrize("known", [13, 47])
+@pytest.mark.parametrize(("start", "freq", "zone"), CALENDARS.values(), ids=CALENDARS.keys())
+def test_the_future_continues_the_calendar(start: str, freq: str, zone: str | None, known: int) -> None:
+    whole = pd.date_range(start, periods=known + 17, freq=freq, tz=zone)
+    past = pd.DatetimeIndex(whole[:known], freq=None)  # freq is to be inferred
+    future = future_index(past, 17)
+    assert list(future) == list(whole[known:])
+    assert list(future_index(whole[:known], 17)) == list(whole[known:])
+
+
+@pytest.mark.parametrize(("start", "freq", "zone"), CALENDARS.values(), ids=CALENDARS.keys())
+def test_every_calendar_is_a_regular_one(start: str, freq: str, zone: str | None) -> None:
+    index = pd.DatetimeIndex(pd.date_range(start, periods=47, freq=freq, tz=zone), freq=None)
+    frame = pd.DataFrame({"a": np.arange(47.0)}, index=index)
+    assert list(validate(frame).index) == list(index)
+
+
+def test_business_days_skip_the_week_end() -> None:
+    week = pd.date_range("2024-01-01", "2024-01-12", freq="B")  # ends on a Friday
+    assert future_index(week, 2).tolist() == [pd.Timestamp("2024-01-15"), pd.Timestamp("2024-01-16")]
+
+
+def test_an_unknown_future_is_refused() -> None:
+    index = hourly().index
+    assert isinstance(index, pd.DatetimeIndex)
+    with pytest.raises(InputError, match="horizon must be at least 1 step, but 0"):
+        future_index(index, 0)
+    with pytest.raises(InputError, match="step of these 10 time stamps is unknown"):
+        future_index(index.delete(4), 3)
+
+
+@pytest.mark.parametrize(
+    ("freq", "rows", "season"),
+    [
+        ("h", 100, 24),
+        ("15min", 500, 96),
+        ("7min", 3000, 1),  # 7 minutes do not divide the day
+        ("D", 100, 7),
+        ("B", 100, 5),
+        ("W-SUN", 110, 52),
+        ("MS", 100, 12),
+        ("QE-DEC", 100, 4),
+        ("YE-DEC", 30, 1),
+        ("h", 47, 1),  # less than two days
+    ],
+)
+def test_the_season_is_the_usual_one_if_it_fits_twice(freq: str, rows: int, season: int) -> None:
+    assert season_of(pd.date_range("2001-01-01", periods=rows, freq=freq)) == season
+
+
+# ---------------------------------------------------------------- words and data sets
+
+
+def test_gaps_are_described_in_a_sentence() -> None:
+    frame = hourly(channels=("a", "b", "c", "d", "e"))
+    assert describe_gaps(frame) == "no value is missing in 11 hours"
+    for channel, holes in (("a", 1), ("b", 5), ("c", 2), ("d", 3)):
+        frame.iloc[:holes, frame.columns.get_loc(channel)] = np.nan  # type: ignore[call-overload]
+    assert describe_gaps(frame) == (
+        "5 of 11 hours have missing values, most of them in b (5), d (3) and c (2), filled by time interpolation"
+    )
+    assert describe_gaps(frame.asfreq("2h"), missing="ffill").startswith("3 of 6 rows have missing values")
+    assert describe_gaps(frame[["a"]], missing="error") == (
+        "1 of 11 hours have missing values, all of them in a (1), left as they are"
+    )
+
+
+def test_gaps_of_the_embedded_set_are_described() -> None:
+    assert describe_gaps(nyc_weather()).startswith(
+        "2008 of 8730 hours have missing values, most of them in LGA pressure"
+    )
+
+
+def test_a_frame_becomes_a_data_set_that_can_be_split() -> None:
+    frame = hourly(rows=211).rename(columns={"c": 3})
+    dataset = dataset_from_frame(frame, name="plant")
+    assert (dataset.name, dataset.names, dataset.season) == ("plant", ("a", "b", "3"), 24)
+    np.testing.assert_array_equal(dataset.values, frame.to_numpy())
+    splits = split(dataset, lookback=7, horizon=5)
+    assert (len(splits.train), len(splits.test), splits.train.mark_count) == (147 - 11, 42 - 4, 4)
+    assert dataset_from_frame(frame, season=5).season == 5
+
+
+def test_a_data_set_is_made_of_checked_frames_only() -> None:
+    with pytest.raises(InputError, match="values are missing"):
+        dataset_from_frame(hourly().mask(hourly() > 1))
+    with pytest.raises(InputError, match="season must be at least 1 step, but 0"):
+        dataset_from_frame(hourly(), season=0)

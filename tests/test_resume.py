@@ -1,0 +1,325 @@
+"""A run that is killed and taken up again ends with the bits of one that was not: proven with real processes.
+
+As a script this file is the process that trains and gets killed. Importing torch takes seconds, so one such process
+serves many tests: for each scenario it forks a child, which trains, dies or reports.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from primecast.errors import InputError
+from primecast.files import load_tensors, save_tensors
+from primecast.training import fit
+from tests.test_training import Source, Tiny, same, train_tiny, weights
+
+ROOT = Path(__file__).parent.parent
+STEPS = 9  # per epoch: 47 windows in batches of 5
+
+
+# ---------------------------------------------------------------- the process
+
+
+def train(folder: str, when: str = "never", number: int = 0) -> dict[str, object]:
+    """Train; be killed in the loss of a step, in the rename of a save, or (slow) by somebody else."""
+    calls = {"step": 0, "save": 0}
+
+    def die_at(event: str) -> None:
+        calls[event] += 1
+        if event == when and calls[event] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def loss(forecast: Tensor, truth: Tensor) -> Tensor:
+        die_at("step")
+        if when == "slow":
+            time.sleep(0.05)
+        return F.mse_loss(forecast, truth)
+
+    rename = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        die_at("save")
+        return rename(self, target)
+
+    Path.replace = replace
+    model = Tiny()
+    history = fit(
+        model,
+        Source(47, seed=0),
+        Source(13, seed=1),
+        loss=loss,
+        lr=0.1,
+        batch_size=5,
+        epochs=5,
+        patience=3,
+        schedule="constant",
+        seed=2,
+        state=Path(folder) if folder else None,
+        save_every=2,
+        progress="off",
+    )
+    return {
+        "weights": hashlib.sha256(b"".join(t.numpy().tobytes() for t in weights(model).values())).hexdigest(),
+        "rows": [[row.epoch, row.lr, row.train_loss, row.val_mse, row.val_mae] for row in history.epochs],
+        "best_epoch": history.best_epoch,
+        "steps": history.steps,
+        "stopped_early": history.stopped_early,
+        "steps here": calls["step"],
+        "rich": "rich" in sys.modules,
+    }
+
+
+def serve() -> None:
+    """For each line of arguments a child that trains: its pid, then its exit code and report."""
+    torch.optim.Adam([torch.ones(1)])  # torch imports its compiler with the first optimizer: once, before the forks
+    for line in sys.stdin:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            with os.fdopen(writing, "w") as pipe:
+                json.dump(train(*json.loads(line)), pipe)
+            os._exit(0)
+        os.close(writing)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+        with os.fdopen(reading) as pipe:
+            report = pipe.read()
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        sys.stdout.write(json.dumps({"code": code, "report": json.loads(report or "{}")}) + "\n")
+        sys.stdout.flush()
+
+
+class Server:
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.test_resume"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def _read(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def start(self, folder: Path | None, *when: object) -> int:
+        """Begin to train in a new process; returns its pid."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([str(folder or ""), *when]) + "\n")
+        self.process.stdin.flush()
+        pid: int = self._read()
+        return pid
+
+    def killed(self) -> bool:
+        return bool(self._read()["code"] == -signal.SIGKILL)
+
+    def run(self, folder: Path | None) -> dict[str, Any]:
+        """Train to the end in a new process; returns its report."""
+        self.start(folder)
+        end = self._read()
+        assert end["code"] == 0
+        report: dict[str, Any] = end["report"]
+        return report
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+def result(report: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in report.items() if key not in ("steps here", "rich")}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def unbroken(server: Server) -> dict[str, Any]:
+    return server.run(None)
+
+
+def test_two_processes_give_the_same_bits(unbroken: dict[str, Any]) -> None:
+    other = Server()
+    assert other.run(None) == unbroken
+    other.close()
+    assert unbroken["steps"] == unbroken["steps here"] == STEPS * len(unbroken["rows"])
+    assert not unbroken["rich"]  # imported only where a bar is drawn
+
+
+def test_keeping_a_state_changes_nothing(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
+    assert server.run(tmp_path) == unbroken
+    assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"]
+
+
+@pytest.mark.parametrize("seed", [2, 3, 5, 7])
+def test_a_run_killed_at_any_steps_ends_bit_equal(
+    server: Server, unbroken: dict[str, Any], tmp_path: Path, seed: int
+) -> None:
+    assert unbroken["best_epoch"] < len(unbroken["rows"])  # so that best weights and last weights differ
+    kills = random.Random(seed).sample(range(3, 2 * STEPS), 3)
+    for number in kills:
+        server.start(tmp_path, "step", number)
+        assert server.killed()
+    report = server.run(tmp_path)
+    assert result(report) == result(unbroken), f"killed at steps {kills}"
+    # It went on, not anew: the step of the kill and at most one before it were done twice.
+    assert unbroken["steps"] - sum(kills) < report["steps here"] <= unbroken["steps"] - sum(kills) + 2 * len(kills)
+
+    again = server.run(tmp_path)
+    assert result(again) == result(unbroken)
+    assert again["steps here"] == 0
+
+
+def test_a_run_killed_between_writing_and_renaming_ends_bit_equal(
+    server: Server, unbroken: dict[str, Any], tmp_path: Path
+) -> None:
+    server.start(tmp_path, "save", 1)
+    assert server.killed()
+    assert not (tmp_path / "state.safetensors").exists()
+    server.start(tmp_path, "save", 7)
+    assert server.killed()
+    assert len(list(tmp_path.iterdir())) == 2  # the state before, and what was left lying
+    assert result(server.run(tmp_path)) == result(unbroken)
+    assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"]
+
+
+def test_a_run_killed_from_outside_ends_bit_equal(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
+    pid = server.start(tmp_path, "slow")
+    for _ in range(1200):
+        if (tmp_path / "state.safetensors").exists():
+            break
+        time.sleep(0.05)
+    time.sleep(random.Random().uniform(0, 0.5))
+    os.kill(pid, signal.SIGKILL)
+    assert server.killed()
+    report = server.run(tmp_path)
+    assert result(report) == result(unbroken)
+    assert 0 < report["steps here"] < unbroken["steps"]
+
+
+# ---------------------------------------------------------------- whose state it is
+
+
+def test_a_finished_run_returns_at_once_with_the_same_history_and_weights(tmp_path: Path) -> None:
+    first, second, train = Tiny(), Tiny(), Source(23, seed=0)
+    history = train_tiny(first, state=tmp_path)
+    assert train_tiny(second, train, state=tmp_path) == history
+    assert same(weights(first), weights(second))
+    assert len(train.asked) == 1  # for its fingerprint
+
+
+def test_a_taken_up_run_says_where_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    interrupted(tmp_path, at_call=7)
+    train_tiny(state=tmp_path, loss=mse, progress="lines")
+    train_tiny(state=tmp_path, loss=mse, progress="lines")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "continuing at epoch 2, step 3"
+    assert lines[-1] == "finished before"
+
+
+def mse(forecast: Tensor, truth: Tensor) -> Tensor:
+    return F.mse_loss(forecast, truth)
+
+
+def interrupted(folder: Path, *, at_call: int) -> None:
+    calls = 0
+
+    def dying(forecast: Tensor, truth: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == at_call:
+            raise KeyboardInterrupt
+        return F.mse_loss(forecast, truth)
+
+    dying.__qualname__ = mse.__qualname__
+    with pytest.raises(KeyboardInterrupt):
+        train_tiny(state=folder, loss=dying, save_every=2)
+
+
+def test_training_a_part_resumes_with_that_parts_moments(tmp_path: Path) -> None:
+    whole, broken = Tiny(), Tiny()
+    train_tiny(whole, parameters="head", epochs=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("primecast.progress.Display.row", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train_tiny(broken, parameters="head", epochs=4, state=tmp_path, save_every=1)
+    names = load_tensors(tmp_path / "state.safetensors")[0]
+    assert {name for name in names if name.startswith("moments/")} == {
+        f"moments/head.{part}/{kind}" for part in ("weight", "bias") for kind in ("exp_avg", "exp_avg_sq", "step")
+    }
+    fresh = Tiny()
+    train_tiny(fresh, parameters="head", epochs=4, state=tmp_path)
+    assert same(weights(fresh), weights(whole))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 0.02}, r"its lr is 0\.01, here it is 0\.02"),
+        ({"batch_size": 7}, r"its batch_size is 5, here it is 7"),
+        ({"epochs": 2}, r"its epochs is 3, here it is 2"),
+        ({"patience": 2}, r"its patience is 3, here it is 2"),
+        ({"seed": 3}, r"its seed is 2, here it is 3"),
+        ({"schedule": "cosine"}, r"its schedule is 'halving', here it is 'cosine'"),
+        ({"drop_last": False}, r"its drop_last is True, here it is False"),
+        ({"loss": partial(F.huber_loss, delta=2.0)}, r"its loss is 'mse_loss', here it is 'huber_loss\(delta=2\.0\)'"),
+        ({"parameters": "head"}, r"its choice of parameters is '6 tensors, \w+', here it is '2 tensors, "),
+        ({"train": Source(29, seed=0)}, r"its training windows is '23 windows, \w+', here it is '29 windows, "),
+        ({"train": Source(23, seed=5)}, r"its training windows is '23 windows, \w+', here it is '23 windows, "),
+        ({"val": Source(19, seed=5)}, r"its validation windows is '19 windows, \w+', here it is '19 windows, "),
+        ({"model": nn.Linear(7, 3)}, r"its model is 'Tiny', here it is 'Linear'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_the_state_of_another_run_is_refused_and_kept(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    train_tiny(state=tmp_path)
+    path = tmp_path / "state.safetensors"
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"state\.safetensors holds the state of another run: " + message):
+        train_tiny(state=tmp_path, **changes)
+    assert path.read_bytes() == before
+
+
+def test_the_state_of_a_model_of_other_shapes_is_refused_and_the_model_stays(tmp_path: Path) -> None:
+    train_tiny(state=tmp_path)
+    path = tmp_path / "state.safetensors"
+    before, model = path.read_bytes(), Tiny(width=13)
+    untouched = weights(model)
+    with pytest.raises(InputError, match=r"body\.weight is float32\[11, 7\] there and float32\[13, 7\] in the model"):
+        train_tiny(model, state=tmp_path)
+    assert path.read_bytes() == before
+    assert same(weights(model), untouched)
+
+
+def test_a_file_that_is_no_state_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    for metadata in ({}, {"settings": "[1]", "position": "{}"}, {"settings": "{}", "position": "{"}):
+        save_tensors(path, {"a": torch.ones(3)}, metadata)
+        before = path.read_bytes()
+        with pytest.raises(InputError, match=r"state\.safetensors is not the state of a training run; give another"):
+            train_tiny(state=tmp_path)
+        assert path.read_bytes() == before
+    path.write_bytes(before[:-1])
+    with pytest.raises(InputError, match=r"state\.safetensors is not a whole safetensors file"):
+        train_tiny(state=tmp_path)
+
+
+if __name__ == "__main__":
+    serve()

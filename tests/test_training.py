@@ -1,0 +1,500 @@
+"""The loop: what it computes, when it stops, what it leaves alone, what it refuses."""
+
+import math
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import primecast.training as training
+from primecast.errors import InputError
+from primecast.training import (
+    SCHEDULES,
+    History,
+    Loss,
+    Scores,
+    TrainingError,
+    evaluate,
+    fit,
+    keep_large_blocks,
+    predict,
+)
+
+LOOKBACK, HORIZON, CHANNELS, MARKS = 7, 3, 5, 2
+TRAIN, VAL = 23, 19
+
+
+class Batch(NamedTuple):
+    x: Tensor
+    y: Tensor
+    marks: Tensor | None
+
+
+class Source:
+    """So many windows of a noisy wave; it remembers which ones were asked for."""
+
+    def __init__(self, windows: int, *, seed: int, marks: bool = True) -> None:
+        rows = windows + LOOKBACK + HORIZON - 1
+        wave = torch.sin(torch.arange(rows)[:, None] * torch.linspace(0.3, 1.1, CHANNELS))
+        noise = torch.randn(rows, CHANNELS, generator=torch.Generator().manual_seed(seed))
+        self.series = wave + 0.3 * noise
+        self.marks = self.series[:, :MARKS].cos() if marks else None
+        self.asked: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self.series) - LOOKBACK - HORIZON + 1
+
+    def batch(self, index: Tensor) -> Batch:
+        self.asked.append(index.tolist())
+        rows = index[:, None] + torch.arange(LOOKBACK + HORIZON)
+        both = self.series[rows]
+        return Batch(both[:, :LOOKBACK], both[:, LOOKBACK:], None if self.marks is None else self.marks[rows])
+
+
+class Tiny(nn.Module):
+    """A network of each channel alone, with dropout and a word from the calendar."""
+
+    def __init__(self, *, width: int = 11, dropout: float = 0.2) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.body = nn.Linear(LOOKBACK, width)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(width, HORIZON)
+        self.header = nn.Linear(MARKS, 1)
+
+    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+        forecast = self.head(self.dropout(torch.tanh(self.body(x.mT)))).mT
+        return forecast if marks is None else forecast + self.header(marks[:, -HORIZON:])
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def train_tiny(model: nn.Module | None = None, train: Source | None = None, **changes: object) -> History:
+    """fit with small settings, some of them changed."""
+    settings: dict[str, object] = {
+        "loss": F.mse_loss,
+        "lr": 0.01,
+        "batch_size": 5,
+        "epochs": 3,
+        "patience": 3,
+        "seed": 2,
+        "progress": "off",
+        "val": Source(VAL, seed=1),
+    }
+    if train is None:
+        train = Source(TRAIN, seed=0)
+    return fit(model or Tiny(), train, **(settings | changes))
+
+
+# ---------------------------------------------------------------- the loop
+
+
+def test_fit_is_the_loop_one_would_write_by_hand() -> None:
+    model, train, val = Tiny(), Source(TRAIN, seed=0), Source(VAL, seed=1)
+    history = train_tiny(model, train, val=val, epochs=4, schedule="halving")
+
+    twin = Tiny()
+    optimizer = torch.optim.Adam(twin.parameters(), fused=True)
+    shuffle = torch.Generator().manual_seed(2)
+    torch.manual_seed(2)
+    best, best_mse = weights(twin), math.inf
+    for epoch, rate in enumerate([0.01, 0.01, 0.005, 0.0025], start=1):
+        optimizer.param_groups[0]["lr"] = rate
+        twin.train()
+        losses = []
+        for index in torch.randperm(TRAIN, generator=shuffle).split(5)[:4]:
+            x, y, marks = train.batch(index)
+            loss = F.mse_loss(twin(x, marks), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        twin.eval()
+        x, y, marks = val.batch(torch.arange(VAL))
+        with torch.no_grad():
+            mse = F.mse_loss(twin(x, marks).double(), y.double()).item()
+        if mse <= best_mse:
+            best, best_mse = weights(twin), mse
+        row = history.epochs[epoch - 1]
+        assert (row.epoch, row.lr) == (epoch, rate)
+        assert row.train_loss == pytest.approx(np.mean(losses), rel=1e-12)
+        assert row.val_mse == pytest.approx(mse, rel=1e-6)
+    assert same(weights(model), best)
+    assert history.steps == 16
+    assert not history.stopped_early
+    assert not model.training
+    assert history.best.val_mse == min(row.val_mse for row in history.epochs) < history.epochs[0].val_mse
+    assert history.seconds == sum(row.seconds for row in history.epochs) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    [
+        ("halving", [1, 1] + [2.0**-k for k in range(1, 9)]),
+        ("halving-early", [2.0**-k for k in range(10)]),
+        ("tenth", [10.0**-k for k in range(10)]),
+        ("cosine", [(1 + math.cos(math.pi * k / 10)) / 2 for k in range(10)]),
+        ("constant", [1] * 10),
+    ],
+)
+def test_schedules_give_the_rates_of_the_published_code(name: str, factors: list[float]) -> None:
+    assert [SCHEDULES[name](epoch, 10) for epoch in range(1, 11)] == pytest.approx(factors)
+
+
+def test_cosine_schedule_is_torchs() -> None:
+    optimizer = torch.optim.Adam([nn.Parameter(torch.ones(1))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7, eta_min=1e-8)
+    for epoch in range(1, 8):
+        assert SCHEDULES["cosine"](epoch, 7) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-7)
+        optimizer.step()
+        scheduler.step()
+
+
+def test_each_epoch_takes_every_window_once_in_a_new_order() -> None:
+    train = Source(TRAIN, seed=0)
+    train_tiny(train=train, epochs=2, drop_last=False)
+    batches = train.asked[1:]  # the first is the fingerprint
+    assert [len(batch) for batch in batches] == [5, 5, 5, 5, 3] * 2
+    first, second = [*chain(*batches[:5])], [*chain(*batches[5:])]
+    assert sorted(first) == sorted(second) == list(range(TRAIN))
+    assert first != second != sorted(second)
+
+
+def test_the_last_short_batch_is_dropped_unless_asked_for() -> None:
+    train = Source(TRAIN, seed=0)
+    assert train_tiny(train=train, epochs=1).steps == 4
+    assert [len(batch) for batch in train.asked[1:]] == [5, 5, 5, 5]
+    assert train_tiny(epochs=1, drop_last=False).steps == 5
+
+
+def test_fewer_windows_than_one_batch_are_one_batch() -> None:
+    train = Source(TRAIN, seed=0)
+    assert train_tiny(train=train, epochs=2, batch_size=29).steps == 2
+    assert sorted(train.asked[1]) == list(range(TRAIN))
+
+
+def test_the_seed_decides_order_and_dropout_and_nothing_else_does() -> None:
+    models = [Tiny() for _ in range(3)]
+    for model, seed, noise in zip(models, (2, 2, 13), (5, 7, 11), strict=True):
+        torch.manual_seed(noise)
+        train_tiny(model, seed=seed)
+    assert same(weights(models[0]), weights(models[1]))
+    assert not same(weights(models[0]), weights(models[2]))
+
+
+def test_the_callers_random_state_is_left_as_it_was() -> None:
+    model = Tiny()
+    before = torch.get_rng_state()
+    train_tiny(model)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_model_may_make_its_own_training_loss() -> None:
+    class Own(Tiny):
+        def training_loss(self, x: Tensor, y: Tensor, marks: Tensor | None, loss: Loss) -> Tensor:
+            assert marks is not None
+            assert x.shape == (5, LOOKBACK, CHANNELS)
+            assert marks.shape == (5, LOOKBACK + HORIZON, MARKS)
+            return 1000 + 0 * loss(self(x, marks), y)
+
+    model = Own()
+    before = weights(model)
+    history = train_tiny(model, epochs=1)
+    assert history.best.train_loss == 1000
+    assert same(weights(model), before)
+
+
+def test_windows_without_marks_are_windows_too() -> None:
+    history = train_tiny(train=Source(TRAIN, seed=0, marks=False), val=Source(VAL, seed=1, marks=False))
+    assert history.best.val_mse < history.epochs[0].train_loss
+
+
+# ---------------------------------------------------------------- when it stops
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, errors: list[float]) -> list[dict[str, Tensor]]:
+    """Validation errors as written down; returns the weights that were scored, epoch by epoch."""
+    seen: list[dict[str, Tensor]] = []
+    real = evaluate
+
+    def score(model: nn.Module, windows: Source, *, batch_size: int, device: str) -> Scores:
+        seen.append(weights(model))
+        scores = real(model, windows, batch_size=batch_size, device=device)
+        return Scores(**vars(scores) | {"mse": errors[len(seen) - 1]})
+
+    monkeypatch.setattr(training, "evaluate", score)
+    return seen
+
+
+def test_training_stops_after_patience_and_restores_the_best_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scripted(monkeypatch, [5.0, 4.0, 4.5, 4.4, 4.1, 0.0])
+    model = Tiny()
+    history = train_tiny(model, epochs=6, patience=3, schedule="constant")
+    assert [row.val_mse for row in history.epochs] == [5.0, 4.0, 4.5, 4.4, 4.1]
+    assert (history.best_epoch, history.best.val_mse, history.stopped_early) == (2, 4.0, True)
+    assert same(weights(model), seen[1])
+    assert not same(weights(model), seen[4])
+
+
+def test_a_tie_counts_as_improvement(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scripted(monkeypatch, [4.0, 4.5, 4.0, 4.5, 4.6])
+    model = Tiny()
+    history = train_tiny(model, epochs=5, patience=2, schedule="constant")
+    assert (history.best_epoch, len(history.epochs), history.stopped_early) == (3, 5, False)
+    assert same(weights(model), seen[2])
+
+
+# ---------------------------------------------------------------- part of the parameters
+
+
+def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> set[str]:
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+def test_a_named_part_is_trained_and_the_rest_stays() -> None:
+    model = Tiny()
+    before = weights(model)
+    train_tiny(model, parameters="head")
+    assert changed(before, weights(model)) == {"head.weight", "head.bias"}
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_predicate_chooses_parameters_and_frozen_ones_stay_frozen() -> None:
+    model = Tiny()
+    model.body.bias.requires_grad_(False)
+    before = weights(model)
+    train_tiny(model, parameters=lambda name: name.endswith("bias"))
+    assert changed(before, weights(model)) == {"head.bias", "header.bias"}
+    assert not model.body.bias.requires_grad
+
+
+def test_an_unknown_part_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(InputError, match=r"unknown part of the model 'hed' .*allowed: body, head, header$"):
+        train_tiny(parameters="hed")
+
+
+def test_nothing_to_train_is_refused() -> None:
+    with pytest.raises(InputError, match=r"Tiny has nothing to train: of its parameters 6 require a gradient"):
+        train_tiny(parameters=lambda name: False)
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def test_a_rate_that_is_too_high_is_named_with_epoch_and_step() -> None:
+    train = Source(TRAIN, seed=0)
+    with pytest.raises(TrainingError, match=r"loss is (nan|inf) at epoch \d+, step \d+: the learning rate 1e\+30 is"):
+        train_tiny(train=train, lr=1e30)
+
+
+@pytest.mark.parametrize(("part", "row"), [("y", -1), ("x", 0)])
+def test_values_that_are_not_finite_are_named_with_epoch_and_step(part: str, row: int) -> None:
+    train = Source(TRAIN, seed=0)
+    train.series[row, 2] = math.nan  # of one window: the last one's future, or the first one's past
+    with pytest.raises(TrainingError, match=rf"nan at epoch 1, step [1-5]: {part} of this batch holds values"):
+        train_tiny(train=train, drop_last=False)
+
+
+def test_a_model_that_overflows_at_once_is_not_blamed_on_the_rate() -> None:
+    model = Tiny()
+    nn.init.constant_(model.head.bias, math.inf)
+    with pytest.raises(TrainingError, match=r"inf at epoch 1, step 1, before the first update, though its batch is"):
+        train_tiny(model)
+
+
+def test_validation_windows_that_are_not_finite_stop_training() -> None:
+    val = Source(VAL, seed=1)
+    val.series[-1, 0] = math.inf
+    with pytest.raises(TrainingError, match=r"validation error is inf after epoch 1: the validation windows hold"):
+        train_tiny(val=val)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 0.0}, r"lr is 0\.0; it must be a finite number above 0"),
+        ({"lr": math.nan}, r"lr is nan; it must be"),
+        ({"batch_size": 0}, r"batch_size is 0; it must be at least 1"),
+        ({"epochs": 0}, r"epochs is 0; it must be at least 1"),
+        ({"patience": 0}, r"patience is 0; it must be at least 1"),
+        ({"save_every": 0}, r"save_every is 0; it must be at least 1"),
+        (
+            {"schedule": "halfing"},
+            r"unknown schedule 'halfing' \(did you mean 'halving'\?\); allowed: constant, cosine",
+        ),
+        ({"progress": "loud"}, r"unknown progress 'loud'; allowed: auto, bar, lines, off"),
+        ({"device": "tpu"}, r"unknown device 'tpu'.*; allowed: cpu"),
+        ({"train": Source(0, seed=0)}, r"training windows is 0; it must be at least 1"),
+        ({"val": Source(0, seed=0)}, r"validation windows is 0; it must be at least 1"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_arguments_that_cannot_be_used_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train_tiny(**changes)
+
+
+def test_a_forecast_of_the_wrong_shape_is_refused_before_it_is_broadcast() -> None:
+    class Short(Tiny):
+        def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+            return super().forward(x, marks)[:, :1]
+
+    with pytest.raises(InputError, match=r"forecasts \(5, 1, 5\) where the windows hold \(5, 3, 5\)"):
+        train_tiny(Short())
+    with pytest.raises(InputError, match=r"forecasts \(19, 1, 5\) where the windows hold \(19, 3, 5\)"):
+        evaluate(Short(), Source(VAL, seed=1))
+
+
+# ---------------------------------------------------------------- scoring and forecasting
+
+
+def test_scores_are_plain_means_over_windows_steps_and_channels() -> None:
+    model, windows = Tiny(), Source(VAL, seed=1)
+    scores = evaluate(model, windows, batch_size=5)
+    x, y, marks = windows.batch(torch.arange(VAL))
+    model.eval()
+    error = (model(x, marks) - y).detach().double().numpy()
+    assert scores.windows == VAL
+    for kind, values in {"mse": error**2, "mae": abs(error)}.items():
+        assert getattr(scores, kind) == pytest.approx(values.mean(), rel=1e-6)
+        for axis, axes in {"step": (0, 2), "channel": (0, 1), "window": (1, 2)}.items():
+            array = getattr(scores, f"{axis}_{kind}")
+            assert array.dtype == np.float64
+            assert array.mean() == pytest.approx(getattr(scores, kind), rel=1e-12)
+            np.testing.assert_allclose(array, values.mean(axis=axes), rtol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 18, 19, 256])
+def test_scores_do_not_depend_on_the_batch_size_and_count_the_tail(batch_size: int) -> None:
+    windows = Source(VAL, seed=1)
+    windows.series[-1] += 100  # an error only the last window has
+    whole, split = evaluate(Tiny(), windows), evaluate(Tiny(), windows, batch_size=batch_size)
+    assert whole.window_mse[-1] > 1000 > 10 > whole.window_mse[:-1].max()
+    for name, value in vars(whole).items():
+        np.testing.assert_allclose(vars(split)[name], value, rtol=1e-6)
+
+
+def test_sums_do_not_lose_small_errors_beside_a_large_one() -> None:
+    class Zero(nn.Module):
+        def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+            return torch.zeros(len(x), HORIZON, CHANNELS)
+
+    windows = Source(VAL, seed=1)
+    windows.series[:] = 1.0
+    windows.series[LOOKBACK] = 2.0**13  # its square is 2^26, beside which float32 cannot see a 1
+    cells = VAL * HORIZON * CHANNELS
+    assert evaluate(Zero(), windows, batch_size=7).mse == (CHANNELS * 2.0**26 + cells - CHANNELS) / cells
+
+
+def test_scoring_knows_no_dropout_and_leaves_every_mode_as_it_was() -> None:
+    model = Tiny(dropout=0.9)
+    model.train()
+    model.head.eval()
+    assert evaluate(model, Source(VAL, seed=1)).mse == evaluate(Tiny(dropout=0.0), Source(VAL, seed=1)).mse
+    assert model.training and model.dropout.training and not model.head.training
+    model.dropout.register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        evaluate(model, Source(VAL, seed=1))
+    assert model.training and model.dropout.training and not model.head.training
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_predict_gives_every_window_in_order_as_an_ordinary_tensor() -> None:
+    model, windows = Tiny(), Source(VAL, seed=1)
+    forecast = predict(model, windows, batch_size=7)
+    x, _, marks = windows.batch(torch.arange(VAL))
+    torch.testing.assert_close(forecast, model.eval()(x, marks).detach())
+    assert not forecast.is_inference()
+    gain = torch.ones(1, requires_grad=True)
+    (forecast * gain).sum().backward()
+    assert gain.grad is not None
+
+
+@pytest.mark.parametrize("score", [evaluate, predict])
+def test_no_windows_and_no_batch_are_refused(score: Callable[..., object]) -> None:
+    with pytest.raises(InputError, match="windows is 0; it must be at least 1"):
+        score(Tiny(), Source(0, seed=0))
+    with pytest.raises(InputError, match="batch_size is -1; it must be at least 1"):
+        score(Tiny(), Source(VAL, seed=0), batch_size=-1)
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def test_without_a_terminal_each_epoch_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    history = train_tiny(progress="auto")
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == ""
+    assert len(lines) == 3
+    assert lines[2].startswith("epoch 3/3  lr 0.005  loss ")
+    assert f"val mse {history.epochs[2].val_mse:.4f}" in lines[2]
+
+
+def test_the_bar_shows_epoch_step_loss_and_validation_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    history = train_tiny(progress="bar")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "epoch 3/3" in err
+    assert "step 4/4" in err
+    assert f"loss {history.epochs[2].train_loss:.4f}" in err
+    assert f"val {history.epochs[2].val_mse:.4f}" in err
+
+
+def test_off_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    train_tiny(progress="off")
+    assert capsys.readouterr() == ("", "")
+
+
+# ---------------------------------------------------------------- the allocator
+
+
+def test_the_allocator_is_told_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    monkeypatch.setattr(training, "keep_large_blocks", lambda: calls.append(True))
+    train_tiny(epochs=1, keep_blocks=False)
+    assert calls == []
+    train_tiny(epochs=1)
+    assert calls == [True]
+
+
+def test_the_allocator_is_left_alone_where_it_is_not_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other:
+        pass
+
+    monkeypatch.setattr(training.ctypes, "CDLL", lambda name: Other())
+    assert keep_large_blocks() is False
+    monkeypatch.setattr(training.sys, "platform", "darwin")
+    assert keep_large_blocks() is False
+
+
+def test_the_allocator_accepts_both_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, int]] = []
+
+    class Glibc:
+        def mallopt(self, what: int, value: int) -> int:
+            given.append((what, value))
+            return int(value <= 32 << 20)  # an old one
+
+    monkeypatch.setattr(training.ctypes, "CDLL", lambda name: Glibc())
+    monkeypatch.setattr(training.sys, "platform", "linux")
+    assert keep_large_blocks() is True
+    assert given == [(-3, 1 << 30), (-3, 32 << 20), (-1, -1)]
+
+
+def test_nothing_is_written_without_a_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    train_tiny(epochs=1)
+    assert list(tmp_path.iterdir()) == []
