@@ -154,7 +154,7 @@ def decompose_by_loops(x: Tensor, kernel: int) -> tuple[Tensor, Tensor]:
 def mechanism_by_loops(
     name: str, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, x: Tensor, filters: Tensor, *, heads: int, depth: int
 ) -> Tensor:
-    """Each attention mechanism from its definition, for one sample and head at a time; F = 1 where nothing is primed."""
+    """Each attention mechanism from its definition, one sample and head at a time; F = 1 where nothing is primed."""
     w = dict(module.named_parameters())
     size = q.shape[-1] // heads
     out = torch.zeros_like(q)

@@ -24,6 +24,23 @@ def test_a_preset_becomes_arguments_of_model_and_training() -> None:
     assert resolve(Spec(dataset="PEMS08", horizon=96)).model["norm"] == "none"
 
 
+def test_models_with_settings_of_their_own_are_trained_by_them() -> None:
+    timer = resolve(Spec(dataset="ETTh1", model="timer_xl"))
+    assert (timer.model["d_model"], timer.model["d_ff"], timer.training["schedule"]) == (1024, 2048, "tenth")
+    linear = resolve(Spec(dataset="Weather", model="dlinear"))
+    assert linear.attention == "standard" and linear.model == {}
+    gat = resolve(Spec(dataset="ETTh1", model="gat"))
+    assert gat.model["d_model"] == 256 and gat.model["primer"] == "full"
+
+
+def test_the_fredf_preset_brings_its_loss_with_the_published_alpha() -> None:
+    plan = resolve(Spec(dataset="ETTh2", preset="fredf"))
+    assert (plan.loss, plan.loss_options, plan.training["schedule"]) == ("fredf", {"alpha": 0.9}, "halving-early")
+    assert resolve(Spec(dataset="ETTh2", settings={"loss": "fredf"})).loss_options == {"alpha": 0.9}
+    assert resolve(Spec(dataset="ETTh2", preset="fredf", settings={"loss.alpha": 0.5})).loss_options == {"alpha": 0.5}
+    assert resolve(Spec(dataset="Exchange", preset="fredf")).loss_options == {}
+
+
 def test_settings_replace_the_preset() -> None:
     settings = {
         "lr": 1e-3,

@@ -18,7 +18,7 @@ from primecast.primers import Primer
 B, L, S, N, M = 3, 19, 11, 5, 2
 
 SMALL: dict[str, dict[str, Any]] = {
-    "autoformer": {"d_model": 12, "n_heads": 3, "d_ff": 17, "kernel": 5, "marks": M},
+    "autoformer": {"d_model": 12, "n_heads": 3, "n_layers": 1, "d_ff": 17, "kernel": 5, "marks": M},
     "gat": {"d_model": 12, "n_heads": 3, "marks": M},
     "itransformer": {"d_model": 12, "n_heads": 2, "marks": M},
     "timer_xl": {"d_model": 12, "n_heads": 2, "patch": L},

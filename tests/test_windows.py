@@ -235,6 +235,7 @@ def test_the_fingerprint_is_that_of_values_stamps_and_names() -> None:
         counting(values=changed),
         counting(names=("channel 0", "channel 1", "x")),
         counting(index=pd.date_range("2021-02-03 05:00", periods=211, freq="h")),
+        counting(index=pd.date_range("2021-02-03 04:00", periods=211, freq="h", tz="UTC")),
         counting(index=None),
     ]
-    assert len({dataset.fingerprint, *(other.fingerprint for other in others)}) == 5
+    assert len({dataset.fingerprint, *(other.fingerprint for other in others)}) == 6

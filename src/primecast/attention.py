@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from primecast.blocked import blocked_attention
 from primecast.errors import InputError, unknown
 
 MODULATE = ("k", "v", "kv")
@@ -56,6 +57,15 @@ class Prime:
         if self.gains.ndim == 3:
             return self
         return replace(self, gains=self.gains[index], base=None if self.base is None else self.base[index])
+
+    def complete(self) -> "Prime":
+        """The same primer with one for every pair: what F = 1 takes for the others becomes a hidden unit of its own."""
+        if self.pairs is None:
+            return self
+        others = (~self.pairs).to(self.phi.dtype).expand(*self.phi.shape[:2], 1, -1, -1)
+        rest = torch.ones_like(self.gains[:, :1]) - (0 if self.base is None else self.base[:, None])
+        phi = torch.cat([self.phi * self.pairs, others], dim=2)
+        return Prime(phi, torch.cat([self.gains, rest], dim=1), self.base)
 
     def materialize(self) -> Float[Tensor, "b i j d"]:
         """The paper's F, all n x n x d of it: the reference in tests and the bar in benchmarks."""
@@ -195,7 +205,8 @@ def attend(
     """Attention; with a primer, prime attention; without one, standard attention.
 
     A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula, so that
-    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin.
+    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin. For training the
+    factored form also has a gradient written by hand (see blocked.py).
 
     prime:    modulates keys and values of each pair; None means that nothing does.
     modulate: "k", "v" or "kv": which of the two the primer touches.
@@ -210,6 +221,10 @@ def attend(
     if prime is None:
         move = position or _stay
         return F.scaled_dot_product_attention(move(q), move(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
+    plain = mask is None and bias is None and position is None and modulate == "kv"
+    if isinstance(prime, Prime) and plain and torch.is_grad_enabled():
+        p = prime.complete()
+        return blocked_attention(q, k, v, p.phi, p.gains, p.base, dropout)
     scores = pair_scores(q, k, prime=prime, modulate=modulate, position=position)
     weights = drop(masked_softmax(scores, mask, bias), dropout)
     return pair_mix(weights, v, prime=prime, modulate=modulate)
@@ -349,8 +364,8 @@ class Differential(nn.Module):
 
         lambda = exp(a . b) - exp(c . d) + lambda_0,     lambda_0 = 0.8 - 0.6 exp(-0.3 depth)
 
-    with learned vectors that the heads share; each pair's output goes through an RMS norm and is scaled by 1 - lambda_0.
-    A primer's d entries are read as h slices for the keys and, two by two, as h/2 slices for the values.
+    with learned vectors that the heads share; a pair's output goes through an RMS norm, scaled by 1 - lambda_0. A
+    primer's d entries are read as h slices for the keys and, two by two, as h/2 slices for the values.
     """
 
     primable = True

@@ -21,8 +21,11 @@ def unknown(what: str, given: object, allowed: Iterable[object]) -> InputError:
 
     >>> str(unknown("model", "itransfromer", ["itransformer", "dlinear"]))
     "unknown model 'itransfromer' (did you mean 'itransformer'?); allowed: dlinear, itransformer"
+    >>> str(unknown("data set", "etth1", ["ETTh1", "Weather"]))
+    "unknown data set 'etth1' (did you mean 'ETTh1'?); allowed: ETTh1, Weather"
     """
     names = sorted(str(name) for name in allowed)
-    near = get_close_matches(str(given), names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    folded = {name.casefold(): name for name in names}
+    near = get_close_matches(str(given).casefold(), folded, n=1)
+    hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
     return InputError(f"unknown {what} {given!r}{hint}; allowed: {', '.join(names) or 'none'}")

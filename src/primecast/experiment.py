@@ -22,7 +22,7 @@ from primecast.data.catalog import CATALOG, load_dataset
 from primecast.data.presets import preset
 from primecast.data.windows import split
 from primecast.errors import InputError, unknown
-from primecast.losses import create_loss
+from primecast.losses import FREDF_ALPHA, create_loss
 from primecast.models import MODELS, attention_options, create_model
 from primecast.primers import parameter_overhead
 from primecast.training import SCHEDULES, evaluate, fit
@@ -32,6 +32,8 @@ from primecast.training import SCHEDULES, evaluate, fit
 class Spec:
     """What to run. `settings` replaces what the preset says: "lr", "d_model", "primer.hidden", "loss", "loss.delta".
 
+    preset:    a name in PRESETS. They are those of the paper's backbone, iTransformer; of a model that has settings of
+               its own (see ModelEntry) only the preset's loss is used.
     attention: standard, prime, MECHANISM or MECHANISM+prime; None is prime where the model can be primed.
     """
 
@@ -71,15 +73,21 @@ def resolve(spec: Spec) -> Plan:
     attention = spec.attention or ("prime" if MODELS[spec.model].primable else "standard")
     model = attention_options(spec.model, attention)
     training: dict[str, Any] = {"schedule": "halving", "drop_last": True}
-    for name, value in preset(spec.dataset, name=spec.preset, horizon=spec.horizon).items():
-        if name in TRAINING:
+    loss, loss_options, primer_options = "mse", {}, {}
+    chosen = preset(spec.dataset, name=spec.preset, horizon=spec.horizon)
+    own = MODELS[spec.model].settings
+    if own is not None:
+        chosen = {"loss": chosen["loss"], **own(spec.dataset)}
+    for name, value in chosen.items():
+        if name == "loss":
+            loss = str(value)
+        elif name in TRAINING:
             training[name] = value
-        elif name == "norm" and "norm" in accepted:
-            model[name] = "instance" if value else "none"
+        elif name == "norm" and isinstance(value, bool):
+            model |= {"norm": "instance" if value else "none"} if "norm" in accepted else {}
         elif name in accepted:
             model[name] = value
 
-    loss, loss_options, primer_options = "mse", {}, {}
     for name, value in spec.settings.items():
         if name in TRAINING:
             training[name] = value
@@ -94,6 +102,8 @@ def resolve(spec: Spec) -> Plan:
         else:
             primed = ["primer.<argument of Primer>"] if model.get("primer") is not None else []
             raise unknown("setting", name, [*TRAINING, "loss", "loss.<argument>", *primed, *accepted])
+    if loss == "fredf" and spec.dataset in FREDF_ALPHA:
+        loss_options.setdefault("alpha", FREDF_ALPHA[spec.dataset])
     if primer_options:
         primer = model["primer"] if isinstance(model["primer"], Mapping) else {"kind": model["primer"]}
         model["primer"] = {**primer, **primer_options}

@@ -1,12 +1,13 @@
 """Published settings of the iTransformer backbone per data set and horizon, and ours where none are published.
 
-`official` are those of the public iTransformer scripts, `paper` those of the configuration table of the prime-attention
-paper, which re-tuned them. Both have look-back 96 in mind. Where the paper is silent the official habit holds: d_ff =
-d_model, 8 heads, 10 epochs, patience 3, instance normalisation on.
+`official` are those of the public iTransformer scripts; `paper` those of the configuration table of the prime-attention
+paper, which re-tuned them; `fredf` those of FreDF's scripts, which train the same backbone with a loss of their own. All
+have look-back 96 in mind. Where the paper is silent the official habit holds: d_ff = d_model, 8 heads, 10 epochs,
+patience 3, instance normalisation on.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from primecast.errors import unknown
 
@@ -24,6 +25,8 @@ class Settings:
     norm: bool = True
     patience: int = 3
     n_heads: int = 8
+    schedule: str = "halving"
+    loss: str = "mse"
     at: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
     note: str = ""
 
@@ -73,7 +76,26 @@ PAPER = {
     "PEMS08": Settings(d_model=512, n_layers=2, lr=1e-4, batch_size=4, dropout=0.1),
 }
 
-PRESETS: dict[str, dict[str, Settings]] = {"official": OFFICIAL | OWN, "paper": PAPER | OWN}
+UNPUBLISHED_FREDF = "FreDF publishes nothing for this data set: iTransformer's official settings with its loss."
+
+
+def _fredf(d_model: int, n_layers: int, lr: float, batch_size: int = 32) -> Settings:
+    return Settings(d_model, n_layers, lr, batch_size, schedule="halving-early", loss="fredf")
+
+
+FREDF = {
+    name: replace(settings, loss="fredf", note=UNPUBLISHED_FREDF) for name, settings in (OFFICIAL | OWN).items()
+} | {
+    "ETTh1": _fredf(128, 2, 1e-3),
+    "ETTh2": _fredf(128, 2, 1e-3),
+    "ETTm1": _fredf(128, 2, 5e-4),
+    "ETTm2": _fredf(128, 2, 1e-3),
+    "ECL": _fredf(512, 3, 1e-3, 16),
+    "Traffic": _fredf(512, 4, 1e-3, 16),
+    "Weather": _fredf(512, 3, 5e-4),
+}
+
+PRESETS: dict[str, dict[str, Settings]] = {"official": OFFICIAL | OWN, "paper": PAPER | OWN, "fredf": FREDF}
 
 
 def preset(dataset: str, *, name: str = "official", horizon: int) -> dict[str, object]:

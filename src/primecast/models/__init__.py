@@ -4,8 +4,8 @@ Every model is made by `create_model(name, lookback=, horizon=, channels=, ...)`
 `model(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n)`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from inspect import signature
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import nn
 
 from primecast.attention import MECHANISMS
 from primecast.errors import InputError, unknown
+from primecast.models import autoformer, dlinear, lagts, lift, patchtst, timer_xl
 from primecast.models.autoformer import Autoformer
 from primecast.models.dlinear import DLinear
 from primecast.models.gat import GAT
@@ -28,6 +29,7 @@ from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
 class ModelEntry:
     """A model of the registry: its class, what its tokens are, what it can take, and where it comes from.
 
+    settings:    how it is trained on a data set, by name; None: as the data set's preset says.
     permutes:    permuting the channels permutes the forecast. equivariant: scale and level of a window carry over to
                  its forecast. Both at the model's default arguments.
     """
@@ -37,6 +39,7 @@ class ModelEntry:
     reference: str
     mechanisms: tuple[str, ...] = ()
     primable: bool = False
+    settings: Callable[[str], Mapping[str, object]] | None = None
     permutes: bool = True
     equivariant: bool = True
 
@@ -46,6 +49,7 @@ MODELS: Mapping[str, ModelEntry] = {
         Autoformer,
         tokens="time steps",
         reference="Wu et al., NeurIPS 2021",
+        settings=lambda dataset: _joined(autoformer.SETTINGS),
         permutes=False,  # a convolution mixes the channels of a step
         equivariant=False,  # unless norm="instance"
     ),
@@ -53,6 +57,7 @@ MODELS: Mapping[str, ModelEntry] = {
         DLinear,
         tokens="none: two linear maps",
         reference="Zeng et al., AAAI 2023",
+        settings=lambda dataset: _joined(dlinear.SETTINGS),
         equivariant=False,  # unless norm="instance"
     ),
     "gat": ModelEntry(
@@ -74,12 +79,19 @@ MODELS: Mapping[str, ModelEntry] = {
         reference="Liu et al., ICLR 2025",
         mechanisms=TIME_MECHANISMS,
         primable=True,
+        settings=lambda dataset: {k: v for k, v in asdict(timer_xl.SETTINGS[dataset]).items() if k != "note"},
     ),
-    "patchtst": ModelEntry(PatchTST, tokens="patches of one channel", reference="Nie et al., ICLR 2023"),
+    "patchtst": ModelEntry(
+        PatchTST,
+        tokens="patches of one channel",
+        reference="Nie et al., ICLR 2023",
+        settings=lambda dataset: _joined(patchtst.SETTINGS),
+    ),
     "lift": ModelEntry(
         LIFT,
         tokens="those of its backbone",
         reference="Zhao & Shen, ICLR 2024",
+        settings=lambda dataset: _joined(lift.SETTINGS),
         permutes=False,  # its state router knows each channel by its place
         equivariant=False,  # and looks at the window as it is, unless router="normal"
     ),
@@ -87,8 +99,13 @@ MODELS: Mapping[str, ModelEntry] = {
         LagTSReconstruction,
         tokens="channels",
         reference="our reconstruction after the public description of LagTS, Liu et al., ICASSP 2025",
+        settings=lambda dataset: _joined(lagts.SETTINGS),
     ),
 }
+
+
+def _joined(settings: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
+    return {**settings["model"], **settings["training"]}
 
 
 def list_models() -> list[str]:

@@ -21,10 +21,10 @@ from primecast.layers import WindowNorm, moving_average
 
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "model": {},
-    "training": {"lr": 5e-3, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"},
+    "training": {"lr": 1e-3, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"},
 }
-"""ETTh1, look-back 96. Ours: the rate is that of LIFT's DLinear rows (published for look-back 336), the rest the habit
-of the benchmarks."""
+"""ETTh1, look-back 96. Ours: the habit of the benchmarks, and of the rates 1e-3 and 5e-3 the one that is better on
+validation (0.6505 against 0.6564; on test it is the worse one, 0.3895 against 0.3852)."""
 
 
 class DLinear(nn.Module):
