@@ -538,6 +538,9 @@ class MultiHeadAttention(nn.Module):
             for parameter in self.out.parameters():
                 nn.init.zeros_(parameter)
 
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}, modulate={self.modulate!r}"
+
     def forward(
         self,
         x: Float[Tensor, "b i d"],

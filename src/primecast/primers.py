@@ -371,6 +371,15 @@ class Primer(nn.Module):
         self.register_buffer("order", shuffled)
         self.order: Tensor | None
 
+    def extra_repr(self) -> str:
+        heads, units, size = self.gains.shape[-3:]
+        layout = f"{heads} heads x {units} units" if self.grouped else f"{units} units for all {heads} heads"
+        return (
+            f"look-back {self.length} -> {layout} -> {heads * size}, activation={self.activation!r}, "
+            f"normalize={self.normalize}, pairing={self.pairing!r}, prime_self={self.prime_self}, "
+            f"prime_covariates={self.prime_covariates}"
+        )
+
     def forward(self, series: Float[Tensor, "b n l"], *, covariates: int = 0) -> Prime:
         """Primers of all pairs of these windows; the last `covariates` tokens are calendar marks."""
         batch, tokens, length = series.shape

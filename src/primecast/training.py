@@ -15,6 +15,7 @@ Letters: b batch, l look-back, h horizon, n channels, m calendar marks, w window
 import ctypes
 import hashlib
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -148,7 +149,7 @@ def fit(
     model.to(where)
     steps = max(1, len(train) // batch_size) if drop_last else math.ceil(len(train) / batch_size)
     settings = {
-        "model": type(model).__name__,
+        "model": f"{type(model).__name__}, {_digest(_text(model))}",
         "choice of parameters": f"{len(chosen)} tensors, {_digest(*chosen)}",
         "training windows": _fingerprint(train),
         "validation windows": _fingerprint(val),
@@ -285,7 +286,8 @@ def _fingerprint(windows: WindowSource) -> str:
     """Enough to tell other data from the same: how many windows, and what the first, middle and last one hold."""
     count = len(windows)
     batch = windows.batch(torch.tensor([0, count // 2, count - 1]))
-    return f"{count} windows, {_digest(batch.x.cpu().numpy().tobytes(), batch.y.cpu().numpy().tobytes())}"
+    tensors = [batch.x, batch.y] if batch.marks is None else [batch.x, batch.y, batch.marks]
+    return f"{count} windows, {_digest(*(tensor.cpu().numpy().tobytes() for tensor in tensors))}"
 
 
 def _name(loss: Loss) -> str:
@@ -293,7 +295,12 @@ def _name(loss: Loss) -> str:
     if isinstance(loss, partial):
         arguments = [*map(repr, loss.args), *(f"{key}={value!r}" for key, value in loss.keywords.items())]
         return f"{_name(loss.func)}({', '.join(arguments)})"
-    return str(getattr(loss, "__qualname__", type(loss).__qualname__))
+    return _text(loss) if isinstance(loss, nn.Module) else str(getattr(loss, "__qualname__", type(loss).__qualname__))
+
+
+def _text(module: nn.Module) -> str:
+    """What a module says of itself, sizes, rates and all, without the addresses of the things it holds."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(module))
 
 
 # ---------------------------------------------------------------- scoring and forecasting

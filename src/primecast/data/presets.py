@@ -1,7 +1,7 @@
 """Published settings of the iTransformer backbone per data set and horizon, and ours where none are published.
 
 `official` are those of the public iTransformer scripts; `paper` those of the configuration table of the prime-attention
-paper, which re-tuned them; `fredf` those of FreDF's scripts, which train the same backbone with a loss of their own. All
+paper, which re-tuned them; `fredf` those of FreDF's scripts, which train the same backbone with their own loss. All
 have look-back 96 in mind. Where the paper is silent the official habit holds: d_ff = d_model, 8 heads, 10 epochs,
 patience 3, instance normalisation on.
 """
