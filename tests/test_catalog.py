@@ -103,7 +103,22 @@ def test_what_can_be_fetched_has_one_file_and_its_checksum() -> None:
 
 # ---------------------------------------------------------------- presets
 
-PRESET_KEYS = {*("d_model", "d_ff", "n_layers", "n_heads", "dropout", "lr", "batch_size", "epochs", "patience", "norm")}
+PRESET_KEYS = {
+    *(
+        "d_model",
+        "d_ff",
+        "n_layers",
+        "n_heads",
+        "dropout",
+        "lr",
+        "batch_size",
+        "epochs",
+        "patience",
+        "norm",
+        "schedule",
+        "loss",
+    )
+}
 
 
 def test_every_data_set_has_both_presets_at_all_its_horizons() -> None:
@@ -163,7 +178,7 @@ def test_paper_presets_are_those_of_its_table_at_every_horizon() -> None:
 
 
 def test_unknown_presets_and_data_sets_list_the_known() -> None:
-    with pytest.raises(InputError, match=r"unknown preset 'offical' .*allowed: official, paper"):
+    with pytest.raises(InputError, match=r"unknown preset 'offical' .*allowed: fredf, official, paper"):
         preset("ETTh1", name="offical", horizon=96)
     with pytest.raises(InputError, match=r"unknown data set 'ETTh3' .*Weather"):
         preset("ETTh3", name="paper", horizon=96)

@@ -4,13 +4,13 @@ Letters: b batch, l look-back, h horizon, n channels or tokens, d model width.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.attention import MultiHeadAttention, Position, Prime
 from primecast.errors import InputError, unknown
 
 NORMS = {
@@ -76,35 +76,24 @@ FEED_FORWARD_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gel
 class Block(nn.Module):
     """A transformer layer with the norms after the sums: attention, then two linear layers on each token.
 
-    norm: makes the two norms from the width of the tokens.
+    attention: any module of tokens; what `forward` is given beside the tokens is for it.
+    norm:      makes the two norms from the width of the tokens.
     """
 
     def __init__(
         self,
+        attention: nn.Module,
         d_model: int,
-        n_heads: int,
         *,
         d_ff: int,
         dropout: float,
         activation: str = "gelu",
-        mechanism: str = "dot",
-        modulate: str = "kv",
-        depth: int = 0,
-        zero_output: bool = False,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ) -> None:
         super().__init__()
         if activation not in FEED_FORWARD_ACTIVATIONS:
             raise unknown("activation", activation, FEED_FORWARD_ACTIVATIONS)
-        self.attention = MultiHeadAttention(
-            d_model,
-            n_heads,
-            mechanism=mechanism,
-            dropout=dropout,
-            modulate=modulate,
-            depth=depth,
-            zero_output=zero_output,
-        )
+        self.attention = attention
         self.norm1 = norm(d_model)
         self.up = nn.Linear(d_model, d_ff)
         self.down = nn.Linear(d_ff, d_model)
@@ -112,16 +101,7 @@ class Block(nn.Module):
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self,
-        z: Float[Tensor, "b n d"],
-        *,
-        prime: Prime | Float[Tensor, "b n n d"] | None = None,
-        mask: Bool[Tensor, "#b #h n n"] | None = None,
-        bias: Float[Tensor, "#b #h n n"] | None = None,
-        position: Position | None = None,
-    ) -> Float[Tensor, "b n d"]:
-        mixed = self.attention(z, prime=prime, mask=mask, bias=bias, position=position)
-        z = self.norm1(z + self.dropout(mixed))
+    def forward(self, z: Float[Tensor, "*tokens d"], **terms: Any) -> Float[Tensor, "*tokens d"]:
+        z = self.norm1(z + self.dropout(self.attention(z, **terms)))
         wide = self.dropout(FEED_FORWARD_ACTIVATIONS[self.activation](self.up(z)))
         return self.norm2(z + self.dropout(self.down(wide)))

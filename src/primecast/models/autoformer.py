@@ -325,5 +325,5 @@ SETTINGS: dict[str, Any] = {
     },
     "training": {"lr": 1e-4, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"},
 }
-"""Published: the authors' scripts at look-back 96, 10 epochs and all; their label 48 is the default there. At ETTm2 their
-factor is 1."""
+"""Published: the authors' scripts at look-back 96, 10 epochs and all; their label 48 is the default there. At ETTm2
+their factor is 1."""

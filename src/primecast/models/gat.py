@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from primecast.attention import MODULATE
 from primecast.errors import InputError, unknown
-from primecast.layers import FEED_FORWARD_ACTIVATIONS, WindowNorm
+from primecast.layers import Block, WindowNorm
 from primecast.primers import (
     ACTIVATIONS,
     Instantaneous,
@@ -278,39 +278,6 @@ class EdgeAttention(nn.Module):
         return x.unflatten(-1, (self.n_heads, -1))
 
 
-class GraphBlock(nn.Module):
-    """`layers.Block` on the edges of a graph, with the names of its parts."""
-
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        *,
-        d_ff: int,
-        dropout: float,
-        activation: str,
-        scoring: str,
-        modulate: str,
-    ) -> None:
-        super().__init__()
-        if activation not in FEED_FORWARD_ACTIVATIONS:
-            raise unknown("activation", activation, FEED_FORWARD_ACTIVATIONS)
-        self.attention = EdgeAttention(d_model, n_heads, scoring=scoring, dropout=dropout, modulate=modulate)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.up = nn.Linear(d_model, d_ff)
-        self.down = nn.Linear(d_ff, d_model)
-        self.norm2 = nn.LayerNorm(d_model)
-        self.activation = activation
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self, z: Float[Tensor, "n b d"], edges: Int64[Tensor, "2 e"], filters: Float[Tensor, "e b d"] | None
-    ) -> Float[Tensor, "n b d"]:
-        z = self.norm1(z + self.dropout(self.attention(z, edges, filters)))
-        wide = self.dropout(FEED_FORWARD_ACTIVATIONS[self.activation](self.up(z)))
-        return self.norm2(z + self.dropout(self.down(wide)))
-
-
 # ---------------------------------------------------------------- the model
 
 
@@ -351,14 +318,12 @@ class GAT(nn.Module):
         self.embed = nn.Linear(lookback, d_model)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            GraphBlock(
+            Block(
+                EdgeAttention(d_model, n_heads, scoring=scoring, dropout=dropout, modulate=modulate),
                 d_model,
-                n_heads,
                 d_ff=d_ff or d_model,
                 dropout=dropout,
                 activation=activation,
-                scoring=scoring,
-                modulate=modulate,
             )
             for _ in range(n_layers)
         )
@@ -397,13 +362,6 @@ class GAT(nn.Module):
         for depth, block in enumerate(self.blocks):
             if prime is not None and (filters is None or prime.layered):
                 filters = prime.filters(depth)
-            z = block(z, edges, filters)
+            z = block(z, edges=edges, filters=filters)
         forecast = self.head(self.norm_out(z[: self.channels]))
         return restore(forecast.permute(1, 2, 0))
-
-
-SETTINGS: dict[str, Any] = {
-    "model": {"d_model": 128, "n_heads": 8, "n_layers": 2, "scoring": "gatv2"},
-    "training": {"lr": 1e-4, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"},
-}
-"""Ours: the prime attention paper gives none for its GAT; training is that of iTransformer at the same width."""

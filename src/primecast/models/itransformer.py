@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from primecast.attention import MultiHeadAttention
 from primecast.layers import Block, WindowNorm
 from primecast.primers import PairFeatures, Primer, build_primer
 
@@ -56,15 +57,19 @@ class ITransformer(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
+                MultiHeadAttention(
+                    d_model,
+                    n_heads,
+                    mechanism=mechanism,
+                    dropout=dropout,
+                    modulate=modulate,
+                    depth=depth,
+                    zero_output=zero_output,
+                ),
                 d_model,
-                n_heads,
                 d_ff=d_ff or d_model,
                 dropout=dropout,
                 activation=activation,
-                mechanism=mechanism,
-                modulate=modulate,
-                depth=depth,
-                zero_output=zero_output,
             )
             for depth in range(n_layers)
         )

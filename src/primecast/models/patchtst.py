@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from primecast.attention import MultiHeadAttention
 from primecast.errors import InputError
 from primecast.layers import Block, WindowNorm
 
@@ -72,8 +73,15 @@ class PatchTST(nn.Module):
         self.place = nn.Parameter(torch.empty(places, d_model).uniform_(-0.02, 0.02))
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(d_model, n_heads, d_ff=d_ff, dropout=dropout, activation=activation, depth=depth, norm=TokenBatchNorm)
-            for depth in range(n_layers)
+            Block(
+                MultiHeadAttention(d_model, n_heads, dropout=dropout),
+                d_model,
+                d_ff=d_ff,
+                dropout=dropout,
+                activation=activation,
+                norm=TokenBatchNorm,
+            )
+            for _ in range(n_layers)
         )
         self.head = nn.Linear(places * d_model, horizon)
 

@@ -35,7 +35,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.attention import Position, Prime
+from primecast.attention import MultiHeadAttention, Position, Prime
 from primecast.errors import InputError, unknown
 from primecast.layers import Block, WindowNorm
 from primecast.primers import PairFeatures, Primer, build_primer
@@ -179,15 +179,19 @@ class TimerXL(nn.Module):
         self.embed = nn.Linear(patch, d_model)
         self.blocks = nn.ModuleList(
             Block(
+                MultiHeadAttention(
+                    d_model,
+                    n_heads,
+                    mechanism=mechanism,
+                    dropout=dropout,
+                    modulate=modulate,
+                    depth=depth,
+                    zero_output=zero_output,
+                ),
                 d_model,
-                n_heads,
                 d_ff=d_ff or 4 * d_model,
                 dropout=dropout,
                 activation=activation,
-                mechanism=mechanism,
-                modulate=modulate,
-                depth=depth,
-                zero_output=zero_output,
             )
             for depth in range(n_layers)
         )
