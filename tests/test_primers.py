@@ -64,7 +64,7 @@ def test_lead_lag_peaks_at_the_lead_of_the_row_over_the_column(form: str, shift:
 
 
 @pytest.mark.parametrize("form", ["fft", "matrix", "pairs"])
-@pytest.mark.parametrize("length", [16, 17])
+@pytest.mark.parametrize("length", [1, 2, 3, 16, 17])
 def test_projected_lags_equal_the_projection_of_all_lags_in_value_and_gradient(form: str, length: int) -> None:
     series = windows(length=length)
     weight = torch.randn(R, length, dtype=torch.float64, requires_grad=True)

@@ -492,7 +492,7 @@ class MultiHeadAttention(nn.Module):
     """Projections around a mechanism; batch first, like nn.MultiheadAttention.
 
     d_model:   width of the tokens; n_heads must divide it.
-    mechanism: a name in MECHANISMS.
+    mechanism: a name in MECHANISMS, or a module that is called like them.
     dropout:   on the attention weights, in training only.
     modulate:  what a primer touches: "k", "v" or "kv".
     bias:      whether the four projections have one.
@@ -511,7 +511,7 @@ class MultiHeadAttention(nn.Module):
         d_model: int,
         n_heads: int,
         *,
-        mechanism: str = "dot",
+        mechanism: str | nn.Module = "dot",
         dropout: float = 0.0,
         modulate: str = "kv",
         bias: bool = True,
@@ -521,8 +521,10 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
             raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
-        if mechanism not in MECHANISMS:
-            raise unknown("mechanism", mechanism, MECHANISMS)
+        if isinstance(mechanism, str):
+            if mechanism not in MECHANISMS:
+                raise unknown("mechanism", mechanism, MECHANISMS)
+            mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
         if modulate not in MODULATE:
             raise unknown("modulate", modulate, MODULATE)
         if not 0 <= dropout < 1:
@@ -532,7 +534,7 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(d_model, d_model, bias=bias)
         self.key = nn.Linear(d_model, d_model, bias=bias)
         self.value = nn.Linear(d_model, d_model, bias=bias)
-        self.mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
+        self.mechanism = mechanism
         self.out = nn.Linear(d_model, d_model, bias=bias)
         if zero_output:
             for parameter in self.out.parameters():

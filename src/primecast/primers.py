@@ -66,9 +66,10 @@ def project_lags(
         spectrum, filters = torch.fft.rfft(series), torch.fft.rfft(weight)
         mirrored = torch.full((filters.shape[1], 1), 2.0, dtype=series.dtype, device=series.device)
         mirrored[0] = 1  # all but the constant, and the last of an even length, stand for two conjugate terms
-        mirrored[length // 2 :] = 2 - (1 - length % 2)
+        if length % 2 == 0:
+            mirrored[-1] = 1
         cross = torch.view_as_real(spectrum[:, None] * spectrum[:, :, None].conj()).flatten(-2)
-        return F.linear(cross, (torch.view_as_real(filters) * mirrored).flatten(-2) / length**2).movedim(-1, 1)
+        return _first_layer(cross, (torch.view_as_real(filters) * mirrored).flatten(-2) / length**2)
     if form == "matrix":
         steps = torch.arange(length, device=series.device)
         circulants = weight[:, (steps[:, None] - steps) % length]  # r s t: w(s - t)
@@ -77,6 +78,11 @@ def project_lags(
         spectrum = torch.fft.rfft(series)[:, None] * torch.fft.rfft(weight).conj()[:, None]
         filtered = torch.fft.irfft(spectrum, n=length).mT
     return (series[:, None] / length) @ filtered
+
+
+def _first_layer(features: Float[Tensor, "b n n f"], weight: Float[Tensor, "r f"]) -> Float[Tensor, "b r n n"]:
+    """W s_ij, laid out unit by unit: attention walks over one unit's map at a time."""
+    return (weight @ features.flatten(1, 2).mT).unflatten(-1, features.shape[1:3])
 
 
 def instantaneous(
@@ -163,7 +169,7 @@ class LeadLag(nn.Module):
     def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
         if self.smooth:  # tanh of R is not linear: here R has to be built
             lags = lead_lag(series.detach(), form="matrix" if self.form == "matrix" else "fft").tanh()
-            return torch.einsum("bijt,rt->brij", lags, self.weight)
+            return _first_layer(lags, self.weight)
         return project_lags(series, self.weight, form=_lag_form(self.form, series.shape[1]))
 
 
@@ -184,7 +190,7 @@ class Instantaneous(nn.Module):
     def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
         form = "matrix" if self.form == "matrix" else "sort"
         features = instantaneous(series.detach(), rolling=self.rolling, form=form)
-        return torch.einsum("bijf,rf->brij", features, self.weight)
+        return _first_layer(features, self.weight)
 
 
 class PairTable(nn.Module):
@@ -206,7 +212,7 @@ class PairTable(nn.Module):
             self.register_buffer("table", table)
 
     def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "1 r n n"]:
-        return torch.einsum("ijf,rf->rij", self.table, self.weight)[None]
+        return _first_layer(self.table[None], self.weight)
 
 
 PairFeatures = Callable[[Tensor], Tensor]
@@ -226,7 +232,7 @@ class OwnFeatures(nn.Module):
         expected = (series.shape[0], series.shape[1], series.shape[1], self.weight.shape[1])
         if tuple(features.shape) != expected:
             raise InputError(f"pair features must have shape (b, n, n, f) = {expected}, got {tuple(features.shape)}")
-        return torch.einsum("bijf,rf->brij", features, self.weight)
+        return _first_layer(features, self.weight)
 
 
 # ---------------------------------------------------------------- the primer

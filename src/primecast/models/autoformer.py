@@ -67,13 +67,13 @@ class AutoCorrelation(nn.Module):
     """Auto-correlation with the interface of the mechanisms of `MultiHeadAttention`; tokens must be time steps.
 
     It is not among MECHANISMS, whose tokens may be anything: delays between channels mean nothing. Heads change
-    nothing, since every delay is scored by all features together; `n_heads` is there for the interface. Keys and
-    values are cut, or continued by zeros, to the length of the queries.
+    nothing, since every delay is scored by all features together. Keys and values are cut, or continued by zeros, to
+    the length of the queries.
     """
 
     primable = False
 
-    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0, factor: float = 3.0) -> None:
+    def __init__(self, factor: float = 3.0) -> None:
         super().__init__()
         if not factor > 0:
             raise InputError(f"factor {factor} must be positive: it sets the number of delays, int(factor ln t)")
@@ -108,14 +108,6 @@ def delay_count(factor: float, steps: int) -> int:
 def _fit_length(z: Float[Tensor, "b j d"], steps: int) -> Float[Tensor, "b i d"]:
     missing = steps - z.shape[1]
     return z[:, :steps] if missing <= 0 else nn.functional.pad(z, (0, 0, 0, missing))
-
-
-class AutoCorrelationLayer(MultiHeadAttention):
-    """The four projections of `MultiHeadAttention` around `AutoCorrelation`."""
-
-    def __init__(self, d_model: int, n_heads: int, *, factor: float) -> None:
-        super().__init__(d_model, n_heads)
-        self.add_module("mechanism", AutoCorrelation(d_model, n_heads, factor=factor))
 
 
 # ---------------------------------------------------------------- the parts around it
@@ -187,7 +179,7 @@ class EncoderLayer(nn.Module):
         self, d_model: int, n_heads: int, *, d_ff: int, kernel: int, factor: float, dropout: float, activation: str
     ) -> None:
         super().__init__()
-        self.attention = AutoCorrelationLayer(d_model, n_heads, factor=factor)
+        self.attention = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
         self.feed = FeedForward(d_model, d_ff, dropout=dropout, activation=activation)
         self.dropout = nn.Dropout(dropout)
         self.kernel = kernel
@@ -214,8 +206,8 @@ class DecoderLayer(nn.Module):
         activation: str,
     ) -> None:
         super().__init__()
-        self.attention = AutoCorrelationLayer(d_model, n_heads, factor=factor)
-        self.cross = AutoCorrelationLayer(d_model, n_heads, factor=factor)
+        self.attention = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
+        self.cross = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
         self.feed = FeedForward(d_model, d_ff, dropout=dropout, activation=activation)
         self.trend = _circular(d_model, channels)
         self.dropout = nn.Dropout(dropout)
