@@ -205,8 +205,8 @@ def attend(
     """Attention; with a primer, prime attention; without one, standard attention.
 
     A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula, so that
-    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin. For training the
-    factored form also has a gradient written by hand (see blocked.py).
+    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin. The factored form
+    runs in blocks with a gradient written by hand where nothing else is asked for (see blocked.py).
 
     prime:    modulates keys and values of each pair; None means that nothing does.
     modulate: "k", "v" or "kv": which of the two the primer touches.
@@ -222,7 +222,7 @@ def attend(
         move = position or _stay
         return F.scaled_dot_product_attention(move(q), move(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
     plain = mask is None and bias is None and position is None and modulate == "kv"
-    if isinstance(prime, Prime) and plain and torch.is_grad_enabled():
+    if isinstance(prime, Prime) and plain and not torch.compiler.is_compiling():  # an export takes the plain formulas
         p = prime.complete()
         return blocked_attention(q, k, v, p.phi, p.gains, p.base, dropout)
     scores = pair_scores(q, k, prime=prime, modulate=modulate, position=position)

@@ -15,9 +15,9 @@ from primecast.data.nyc import nyc_weather, unit_of
 from primecast.files import write_bytes_atomically
 from primecast.forecaster import Forecaster
 
-HORIZON, LOOKBACK = 24, 96
+HORIZON, LOOKBACK = 24, 48
 SHOWN = ("EWR temp", "JFK wind_speed", "LGA pressure")
-EPOCHS = 3
+EPOCHS = 2
 SETTINGS = {"d_model": 64, "n_layers": 2}
 
 
@@ -51,7 +51,8 @@ def _train(df: pd.DataFrame, attention: str, console: Console) -> Forecaster:
         lookback=LOOKBACK,
         attention=attention,
         model_args=SETTINGS,
-        lr=1e-3,
+        lr=2e-3,
+        batch_size=64,
         epochs=EPOCHS,
         missing="interpolate",
     ).fit(df)
@@ -76,13 +77,15 @@ def _compare(prime: Forecaster, standard: Forecaster, console: Console) -> None:
         "forecast",
         "MSE",
         "MAE",
-        title=f"On the last fifth of the hours ({prime.scores_.windows} forecasts, scaled units)",
+        title=f"Last fifth of the hours: {prime.scores_.windows} forecasts",
     )
     for name, scores in rows.items():
         table.add_row(name, f"{scores.mse:.4f}", f"{scores.mae:.4f}")
     console.print()
     console.print(table)
-    console.print("One seed each: a difference in the third digit is within the spread between seeds.")
+    console.print(
+        "Errors in scaled units, one seed each: a difference in the third digit is within the spread of seeds."
+    )
 
 
 def _draw(df: pd.DataFrame, forecast: pd.DataFrame, path: Path) -> None:

@@ -137,7 +137,7 @@ def run(
     history = fit(
         model, splits.train, splits.val, loss=loss, seed=spec.seed, state=state, progress=progress, **plan.training
     )
-    scores = evaluate(model, splits.test)
+    scores = evaluate(model, splits.test, batch_size=plan.training["batch_size"])  # a size that fits in memory
     overhead = parameter_overhead(model)
     return {
         "dataset": spec.dataset,
