@@ -66,6 +66,7 @@ def _blocks(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice, slice]]:
 def _units(x: Tensor, gains: Tensor, base: Tensor | None) -> list[Tensor]:
     """u_m * x for each hidden unit, then beta * x when there is a base."""
     factors = [*gains.unbind(1), *([] if base is None else [base])]
+    x = x.contiguous()  # heads that were split off lie apart, and every product would bring them together again
     return [x * factor[:, None] for factor in factors]
 
 
@@ -96,7 +97,7 @@ class _Blocked(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor, base: Tensor | None, dropout: float
     ) -> Tensor:
-        q = q * (1 / math.sqrt(q.shape[-1]))
+        q = q.contiguous() * (1 / math.sqrt(q.shape[-1]))
         keys, values = _units(k, gains, base), _units(v, gains, base)
         weights = q.new_empty(*q.shape[:3], k.shape[2])
         kept = weights.new_empty(weights.shape, dtype=torch.bool).bernoulli_(1 - dropout) if dropout > 0 else None
@@ -116,6 +117,7 @@ class _Blocked(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, phi, gains, base, weights, kept, out = ctx.saved_tensors
+        up = up.contiguous()
         keys, values = _units(k, gains, base), _units(v, gains, base)
         dq, dphi = torch.empty_like(q), torch.zeros_like(phi, memory_format=torch.contiguous_format)
         dkeys, dvalues = [torch.zeros_like(k) for _ in keys], [torch.zeros_like(v) for _ in values]

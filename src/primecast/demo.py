@@ -18,7 +18,7 @@ from primecast.forecaster import Forecaster
 HORIZON, LOOKBACK = 24, 48
 SHOWN = ("EWR temp", "JFK wind_speed", "LGA pressure")
 EPOCHS = 2
-SETTINGS = {"d_model": 64, "n_layers": 2}
+SETTINGS = {"d_model": 64, "n_heads": 4, "n_layers": 1}
 
 
 def demo(folder: Path) -> None:
