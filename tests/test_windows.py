@@ -142,6 +142,11 @@ def test_scaling_can_be_undone(values: np.ndarray) -> None:
     np.testing.assert_allclose(scaler.inverse(scaler.transform(values)), values, atol=1e-9)
 
 
+def test_a_spread_too_small_to_square_is_only_shifted() -> None:
+    scaler = Scaler.fit(np.array([[0.0], [2.5e-281]]))
+    assert scaler.std[0] == 1.0
+
+
 def test_the_scaler_uses_the_population_deviation() -> None:
     scaler = Scaler.fit(np.array([[1.0], [2.0], [6.0]]))
     assert scaler.mean[0] == 3.0

@@ -125,7 +125,8 @@ class Scaler:
         """Missing values are left out of both moments."""
         constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
         mean = np.where(constant, np.nanmax(values, axis=0), np.nanmean(values, axis=0))
-        return cls(mean=mean, std=np.where(constant, 1.0, np.nanstd(values, axis=0)))
+        std = np.nanstd(values, axis=0)  # of a spread so small that its square vanishes it is 0, too
+        return cls(mean=mean, std=np.where(constant | (std == 0), 1.0, std))
 
     def transform(self, values: Float[np.ndarray, "*shape n"]) -> Float[np.ndarray, "*shape n"]:
         scaled: Float[np.ndarray, "*shape n"] = (values - self.mean) / self.std
