@@ -12,7 +12,7 @@ from primecast.attention import MECHANISMS
 from primecast.cli import main
 from primecast.data.catalog import CATALOG
 from primecast.losses import LOSSES
-from primecast.models import MODELS
+from primecast.models import CONTROLS, MODELS
 from primecast.primers import KINDS
 
 QUICK = ["--set", "epochs=1", "--set", "d_model=16", "--set", "n_layers=1", "--set", "batch_size=256"]
@@ -29,7 +29,7 @@ def test_list_shows_every_registered_name(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("COLUMNS", "250")
     assert call(monkeypatch, "list") == 0
     shown = capsys.readouterr().out
-    for name in [*MODELS, *MECHANISMS, *KINDS, *LOSSES, *CATALOG]:
+    for name in [*MODELS, *MECHANISMS, *CONTROLS, *KINDS, *LOSSES, *CATALOG]:
         assert name in shown
 
 

@@ -43,7 +43,7 @@ def list_everything() -> None:
     from primecast.attention import MECHANISMS
     from primecast.data.catalog import CATALOG
     from primecast.losses import LOSSES
-    from primecast.models import MODELS
+    from primecast.models import CONTROLS, MODELS
     from primecast.primers import KINDS
 
     def yes(is_so: bool) -> str:
@@ -63,6 +63,10 @@ def list_everything() -> None:
         "mechanisms (--attention NAME or NAME+prime; standard is dot, prime is dot+prime)": (
             ["name", "what it is", "can be primed"],
             [[name, first_line(kind), yes(kind.primable)] for name, kind in MECHANISMS.items()],
+        ),
+        "controls (--attention NAME)": (
+            ["name", "what it is"],
+            [[name, control.what] for name, control in CONTROLS.items()],
         ),
         "primers (--set primer=NAME)": (["name", "what it knows of a pair"], [[n, what] for n, what in KINDS.items()]),
         "losses (--set loss=NAME)": (

@@ -7,7 +7,7 @@ Every model is made by `create_model(name, lookback=, horizon=, channels=, ...)`
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -139,13 +139,28 @@ def create_model(
 
 DEFAULT_PRIMER = "full"
 
-CONTROLS: dict[str, dict[str, Any]] = {
-    "standard-zero-output": {"mechanism": "dot", "primer": None, "zero_output": True},
-    "prime-shuffled-pairs": {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shuffled"}},
-    "prime-one-for-all-pairs": {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shared"}},
+
+class Control(NamedTuple):
+    """A variant that tells what priming itself adds: what it is, and what it means as arguments of a model."""
+
+    what: str
+    options: dict[str, Any]
+
+
+CONTROLS = {
+    "standard-zero-output": Control(
+        "no primer, but a quiet start: the output projection of attention starts at zero",
+        {"mechanism": "dot", "primer": None, "zero_output": True},
+    ),
+    "prime-shuffled-pairs": Control(
+        "a primer that is fed the features of other pairs",
+        {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shuffled"}},
+    ),
+    "prime-one-for-all-pairs": Control(
+        "a primer that is the same for all pairs",
+        {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shared"}},
+    ),
 }
-"""What priming itself adds is told by these: a quiet start without a primer; a primer that is fed the features of other
-pairs; a primer that is the same for all pairs."""
 
 
 def attentions(name: str) -> dict[str, dict[str, Any]]:
@@ -160,7 +175,7 @@ def attentions(name: str) -> dict[str, dict[str, Any]]:
         table |= {
             f"{mechanism}+prime": {"mechanism": mechanism, "primer": DEFAULT_PRIMER} for mechanism in entry.mechanisms
         }
-        table |= CONTROLS
+        table |= {name: control.options for name, control in CONTROLS.items()}
     accepted = set(signature(entry.build).parameters)
     return {
         attention: {argument: value for argument, value in options.items() if argument in accepted}
