@@ -1,11 +1,17 @@
 """One benchmark cell: settings are resolved before anything starts, and the row says what was run."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from primecast.data.catalog import load_dataset
+from primecast.data.windows import split
 from primecast.errors import InputError
 from primecast.experiment import Spec, parse_setting, resolve, run
+from primecast.models import attention_options, create_model
+from primecast.training import evaluate
 
 QUICK = {"epochs": 1, "d_model": 16, "n_layers": 1, "batch_size": 256}
 
@@ -107,3 +113,22 @@ def test_settings_are_read_from_text(text: str, expected: tuple[str, object]) ->
 def test_a_setting_without_a_value_is_refused() -> None:
     with pytest.raises(InputError, match="setting 'lr' must be written name=value"):
         parse_setting("lr")
+
+
+@pytest.mark.parametrize("attention", ["standard", "prime"])
+def test_a_changed_future_never_changes_a_past_score(attention: str) -> None:
+    """Rows from the middle of the test part on are changed: the windows that end before them score as before."""
+    dataset = load_dataset("nyc-weather")
+    options = attention_options("itransformer", attention)
+    sizes = {"lookback": 24, "horizon": 12, "channels": 24, "marks": 4, "d_model": 16}
+    model = create_model("itransformer", **sizes, seed=0, **options)
+    before = split(dataset, lookback=24, horizon=12).test
+    border = before.start + len(before) // 2
+    values = dataset.values.copy()
+    values[border:] = 3 * values[border:] + 1
+    after = split(replace(dataset, values=values), lookback=24, horizon=12).test
+
+    first, second = evaluate(model, before).window_mse, evaluate(model, after).window_mse
+    untouched = border - before.start - 36 + 1
+    np.testing.assert_array_equal(first[:untouched], second[:untouched])
+    assert (first[untouched:] != second[untouched:]).all()
