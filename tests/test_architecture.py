@@ -15,13 +15,14 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A module (or a folder, with a trailing dot) and what of primecast it may import. `errors` is free for all.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "blocked": set(),
-    "attention": {"blocked"},
+    "dropout": set(),
+    "blocked": {"dropout"},
+    "attention": {"blocked", "dropout"},
     "losses": set(),
     "files": set(),
     "primers": {"attention"},
-    "layers": {"attention", "primers"},
-    "models.": {"models.", "layers", "attention", "primers", "losses"},
+    "layers": {"attention", "primers", "dropout"},
+    "models.": {"models.", "layers", "attention", "primers", "losses", "dropout"},
     "data.": {"data."},
     "resume": {"files"},
     "progress": {"resume"},

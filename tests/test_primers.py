@@ -197,6 +197,39 @@ def test_identity_with_zero_gains_is_standard_attention() -> None:
     assert_close(attend(q, k, v, prime=prime), attend(q, k, v), rtol=1e-12, atol=1e-12)
 
 
+def test_the_scale_multiplies_the_first_layer_at_the_start() -> None:
+    torch.manual_seed(5)
+    plain = primer()
+    torch.manual_seed(5)
+    scaled = primer(scale=3.0)
+    for one, other in zip(plain.first, scaled.first, strict=True):
+        assert_close(3 * one.weight, other.weight)  # type: ignore[operator]
+    assert_close(plain.gains, scaled.gains)
+
+
+@pytest.mark.parametrize("form", ["pairs", "matrix"])
+def test_pair_offsets_start_at_nothing_and_are_added_before_the_activation(form: str) -> None:
+    torch.manual_seed(5)
+    plain = primer(form=form)
+    torch.manual_seed(5)
+    free = primer(form=form, pair_offsets=True)
+    series = windows()
+    assert_close(free(series).phi, plain(series).phi)
+    table = free.first[-1].table
+    with torch.no_grad():
+        table.normal_()  # type: ignore[operator]
+        hidden = sum(layer(standardize(series)) for layer in plain.first)
+        expected = torch.nn.functional.gelu(hidden + table).unflatten(1, (plain.groups, -1))
+    assert_close(free(series).phi, expected)
+
+
+@pytest.mark.parametrize("form", ["pairs", "matrix", "fft"])
+def test_lags_are_added_to_what_is_there(form: str) -> None:
+    series, weight = windows(), torch.randn(R, L, dtype=torch.float64)
+    start = torch.randn(B, R, N, N, dtype=torch.float64)
+    assert_close(project_lags(series, weight, start, form=form), start + project_lags(series, weight, form=form))
+
+
 @pytest.mark.parametrize("base", ["zero", "identity"])
 def test_full_sparsity_is_standard_attention(base: str) -> None:
     q, k, v = (torch.randn(B, H, N, D // H, dtype=torch.float64) for _ in range(3))

@@ -28,6 +28,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from primecast.blocked import blocked_attention
+from primecast.dropout import drop
 from primecast.errors import InputError, unknown
 
 MODULATE = ("k", "v", "kv")
@@ -240,11 +241,6 @@ def masked_softmax(
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     return scores.softmax(-1)
-
-
-def drop(weights: Float[Tensor, "b h i j"], rate: float) -> Float[Tensor, "b h i j"]:
-    """Dropout without a draw where the rate is 0."""
-    return F.dropout(weights, rate) if rate > 0 else weights
 
 
 def _join(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:

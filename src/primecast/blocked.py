@@ -12,12 +12,13 @@ With k_m = u_m * k, v_m = u_m * v, G the gradient of the output, and the base a 
                dq = sum_m (a phi_m t) k_m        dk_m = (a phi_m t)^T q      dv_m = (a phi_m)^T G
 
 where maps are multiplied entry by entry, and G . out, one number per query, is the row sum of a (sum_m phi_m p_m).
+Half-precision inputs are computed in single precision: a block's maps stay in cache either way.
 
 Letters: b batch, h heads, g 1 or h, i asking token, j answering token, k head size, m hidden units.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
@@ -25,12 +26,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from primecast.dropout import draw, share
+
 BLOCK = 2**18
 """Entries of a block's map (samples x heads x rows x columns): a megabyte of float32. Larger blocks leave the cache,
 smaller ones pay for more calls; measured in docs/decisions.md."""
 
 FEWEST_ROWS = 16
 """Fewer rows at a time than this would waste the matrix products."""
+
+DEVICE_BLOCK = 2**26
+"""The same on other devices than a CPU, where calls cost more and caches are not ours; not measured."""
 
 
 def blocked_attention(
@@ -43,31 +49,35 @@ def blocked_attention(
     dropout: float = 0.0,
 ) -> Float[Tensor, "b h i k"]:
     """softmax and mix of prime attention; differentiable once, in everything but the dropout."""
-    return cast(Tensor, _Blocked.apply(q, k, v, phi, gains, base, dropout))  # type: ignore[no-untyped-call]
+    inputs = [q, k, v, phi, gains, base]
+    precision = torch.float64 if q.dtype == torch.float64 else torch.float32
+    with torch.autocast(q.device.type, enabled=False):
+        out = _Blocked.apply(*(None if t is None else t.to(precision) for t in inputs), dropout)  # type: ignore[no-untyped-call]
+        return cast(Tensor, out).to(q.dtype)
 
 
 def _blocks(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice, slice]]:
     """Slices of samples, heads and rows whose maps are about a block: whole samples, or some heads, or some rows."""
     (batch, heads, asking, _), answering = q.shape, k.shape[2]
+    block = BLOCK if q.device.type == "cpu" else DEVICE_BLOCK
     per_head = asking * answering
-    if heads * per_head <= BLOCK:
-        step = BLOCK // (heads * per_head)
+    if heads * per_head <= block:
+        step = block // (heads * per_head)
         for sample in range(0, batch, step):
             yield slice(sample, sample + step), slice(None), slice(None)
         return
-    some = max(1, BLOCK // per_head)
-    rows = asking if per_head <= BLOCK else max(FEWEST_ROWS, BLOCK // answering)
+    some = max(1, block // per_head)
+    parts = 1 if per_head <= block else math.ceil(asking / max(FEWEST_ROWS, block // answering))
+    rows = math.ceil(asking / parts)
     for sample in range(batch):
         for head in range(0, heads, some):
             for row in range(0, asking, rows):
                 yield slice(sample, sample + 1), slice(head, head + some), slice(row, row + rows)
 
 
-def _units(x: Tensor, gains: Tensor, base: Tensor | None) -> list[Tensor]:
-    """u_m * x for each hidden unit, then beta * x when there is a base."""
-    factors = [*gains.unbind(1), *([] if base is None else [base])]
-    x = x.contiguous()  # heads that were split off lie apart, and every product would bring them together again
-    return [x * factor[:, None] for factor in factors]
+def _factors(gains: Tensor, base: Tensor | None) -> list[Tensor]:
+    """u_m of each hidden unit, then beta when there is a base; ready to be multiplied with keys and values."""
+    return [u[:, None] for u in (*gains.unbind(1), *([] if base is None else [base]))]
 
 
 def _activations(phi: Tensor, based: bool, b: slice, h: slice, i: slice) -> list[Tensor | None]:
@@ -76,20 +86,23 @@ def _activations(phi: Tensor, based: bool, b: slice, h: slice, i: slice) -> list
     return [*phi[b, own, :, i].unbind(2), *([None] if based else [])]
 
 
-def _add_up(start: Tensor | None, units: list[Tensor | None], maps: Iterable[Tensor]) -> Tensor:
-    """start + sum_m phi_m map_m; the maps are used up."""
+def _flat(x: Tensor) -> Tensor:
+    """Samples and heads as one axis, as batched products want them; a view, since a block has one of the two whole."""
+    return x.flatten(0, 1)
+
+
+def _add_up(start: Tensor | None, units: list[Tensor | None], maps: list[Tensor]) -> Tensor:
+    """start + sum_m phi_m map_m. Without a start the first map is used up."""
     total = start
     for unit, part in zip(units, maps, strict=True):
         if total is None:
             total = part if unit is None else part.mul_(unit)
-        else:
+        elif total is start:
             total = total + part if unit is None else torch.addcmul(total, part, unit)
+        else:
+            total = total.add_(part) if unit is None else total.addcmul_(part, unit)
     assert total is not None
     return total
-
-
-def _times(x: Tensor, unit: Tensor | None) -> Tensor:
-    return x if unit is None else x * unit
 
 
 class _Blocked(torch.autograd.Function):
@@ -97,59 +110,86 @@ class _Blocked(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor, base: Tensor | None, dropout: float
     ) -> Tensor:
-        q = q.contiguous() * (1 / math.sqrt(q.shape[-1]))
-        keys, values = _units(k, gains, base), _units(v, gains, base)
+        # Heads that were split off lie apart, and every product would bring them together again.
+        q, k, v = q.contiguous() * (1 / math.sqrt(q.shape[-1])), k.contiguous(), v.contiguous()
+        factors = _factors(gains, base)
+        keys, values = [k * u for u in factors], [v * u for u in factors]
         weights = q.new_empty(*q.shape[:3], k.shape[2])
-        kept = weights.new_empty(weights.shape, dtype=torch.bool).bernoulli_(1 - dropout) if dropout > 0 else None
+        bits = draw(*weights.shape, device=q.device) if dropout > 0 else None
         out = torch.empty_like(q)
         for b, h, i in _blocks(q, k):
-            units = _activations(phi, base is not None, b, h, i)
-            scores = _add_up(None, units, (q[b, h, i] @ key[b, h].mT for key in keys))
-            a = torch.softmax(scores, -1, out=weights[b, h, i])
-            if kept is not None:
-                a = (a * kept[b, h, i]).div_(1 - dropout)
-            out[b, h, i] = sum(_times(a, unit) @ value[b, h] for unit, value in zip(units, values, strict=True))
-        ctx.save_for_backward(q, k, v, phi, gains, base, weights, kept, out)
+            units, a, queries = _activations(phi, base is not None, b, h, i), weights[b, h, i], _flat(q[b, h, i])
+            products = [torch.bmm(queries, _flat(key[b, h]).mT).view(a.shape) for key in keys]
+            torch.softmax(_add_up(None, units, products), -1, out=a)
+            if bits is not None:
+                a = a * share(bits[b, h, i], dropout, a.dtype)
+            mixed, seen = _flat(out[b, h, i]), products[0]  # the maps are not needed any more: one serves as scratch
+            for m, (unit, value) in enumerate(zip(units, values, strict=True)):
+                primed = a if unit is None else torch.mul(a, unit, out=seen)
+                torch.baddbmm(mixed, _flat(primed), _flat(value[b, h]), beta=min(m, 1), out=mixed)
+        ctx.save_for_backward(q, k, v, phi, gains, base, weights, bits, out)
         ctx.dropout = dropout
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, phi, gains, base, weights, kept, out = ctx.saved_tensors
-        up = up.contiguous()
-        keys, values = _units(k, gains, base), _units(v, gains, base)
-        dq, dphi = torch.empty_like(q), torch.zeros_like(phi, memory_format=torch.contiguous_format)
-        dkeys, dvalues = [torch.zeros_like(k) for _ in keys], [torch.zeros_like(v) for _ in values]
-        level = (up * out).sum(-1, keepdim=True).neg_()
-        for b, h, i in _blocks(q, k):
-            units = _activations(phi, base is not None, b, h, i)
-            a, g, queries = weights[b, h, i], up[b, h, i], q[b, h, i]
-            products = [g @ value[b, h].mT for value in values]
-            if kept is None:
-                dropped, t = a, _add_up(level[b, h, i], units, products)
-            else:  # where a weight was dropped, only the level is felt
-                share = kept[b, h, i] / (1 - ctx.dropout)
-                products = [product.mul_(share) for product in products]
-                dropped, t = a * share, _add_up(level[b, h, i], units, products)
-            changes = []
-            for m, unit in enumerate(units):
-                mine = _times(a, unit) * t
-                changes.append(mine @ keys[m][b, h])
-                dkeys[m][b, h] += mine.mT @ queries
-                dvalues[m][b, h] += _times(dropped, unit).mT @ g
-                if unit is not None:
-                    change = torch.addcmul(products[m], queries @ keys[m][b, h].mT, t).mul_(a)
-                    if phi.shape[1] > 1:
-                        dphi[b, h, m, i] = change
-                    else:  # all heads read the same units
-                        dphi[b, 0, m, i] += change.sum(1)
-            dq[b, h, i] = sum(changes)
-        dunits = torch.stack([(dkeys[m] * k + dvalues[m] * v).sum((0, 2)) for m in range(len(keys))], dim=1)
-        factors = gains if base is None else torch.cat([gains, base[:, None]], dim=1)
-        dk, dv = (
-            torch.stack([part * factor[:, None] for part, factor in zip(parts, factors.unbind(1), strict=True)]).sum(0)
-            for parts in (dkeys, dvalues)
-        )
-        dgains, dbase = (dunits, None) if base is None else (dunits[:, :-1], dunits[:, -1])
-        return dq / math.sqrt(q.shape[-1]), dk, dv, dphi, dgains, dbase, None
+        with torch.autocast(up.device.type, enabled=False):
+            return _backward(ctx.dropout, up.contiguous(), *ctx.saved_tensors)
+
+
+def _backward(
+    dropout: float,
+    up: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    phi: Tensor,
+    gains: Tensor,
+    base: Tensor | None,
+    weights: Tensor,
+    bits: Tensor | None,
+    out: Tensor,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of everything `_Blocked.forward` was given; q comes scaled."""
+    factors = _factors(gains, base)
+    keys, values = [k * u for u in factors], [v * u for u in factors]
+    dkeys, dvalues = [torch.zeros_like(k) for _ in keys], [torch.zeros_like(v) for _ in values]
+    dq = torch.empty_like(q)
+    dphi = torch.empty_like(phi, memory_format=torch.contiguous_format)
+    grouped = phi.shape[1] == q.shape[1]
+    if not grouped:
+        dphi.zero_()  # all heads read the same units, and their blocks add up
+    level = (up * out).sum(-1, keepdim=True).neg_()
+    for b, h, i in _blocks(q, k):
+        units, a = _activations(phi, base is not None, b, h, i), weights[b, h, i]
+        g, queries, dqueries = _flat(up[b, h, i]), _flat(q[b, h, i]), _flat(dq[b, h, i])
+        products = [torch.bmm(g, _flat(value[b, h]).mT).view(a.shape) for value in values]
+        dropped = a
+        if bits is not None:  # where a weight was dropped, only the level is felt
+            factor = share(bits[b, h, i], dropout, a.dtype)
+            dropped = a * factor
+            for product in products:
+                product.mul_(factor)
+        t = _add_up(level[b, h, i], units, products)
+        for m, unit in enumerate(units):
+            mine = dropped.clone() if unit is None else dropped * unit
+            flat = _flat(mine)
+            _flat(dvalues[m][b, h]).baddbmm_(flat.mT, g)
+            if bits is not None:
+                mine = a.clone() if unit is None else torch.mul(a, unit, out=mine)
+                flat = _flat(mine)
+            mine.mul_(t)
+            torch.baddbmm(dqueries, flat, _flat(keys[m][b, h]), beta=min(m, 1), out=dqueries)
+            _flat(dkeys[m][b, h]).baddbmm_(flat.mT, queries)
+            if unit is not None:
+                torch.bmm(queries, _flat(keys[m][b, h]).mT, out=flat)
+                change = products[m].addcmul_(mine, t)
+                if grouped:
+                    torch.mul(change, a, out=dphi[b, h, m, i])
+                else:
+                    dphi[b, 0, m, i] += change.mul_(a).sum(1)
+    dunits = torch.stack([(dkeys[m] * k + dvalues[m] * v).sum((0, 2)) for m in range(len(keys))], dim=1)
+    dk, dv = (_add_up(None, list(factors), parts) for parts in (dkeys, dvalues))
+    dgains, dbase = (dunits, None) if base is None else (dunits[:, :-1], dunits[:, -1])
+    return dq.mul_(1 / math.sqrt(q.shape[-1])), dk, dv, dphi, dgains, dbase, None

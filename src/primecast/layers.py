@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from primecast.dropout import Dropout
 from primecast.errors import InputError, unknown
 
 NORMS = {
@@ -99,7 +100,7 @@ class Block(nn.Module):
         self.down = nn.Linear(d_ff, d_model)
         self.norm2 = norm(d_model)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, z: Float[Tensor, "*tokens d"], **terms: Any) -> Float[Tensor, "*tokens d"]:
         z = self.norm1(z + self.dropout(self.attention(z, **terms)))

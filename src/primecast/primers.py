@@ -51,17 +51,22 @@ def lead_lag(series: Float[Tensor, "b n l"], *, form: str = "fft") -> Float[Tens
     return torch.fft.irfft(spectrum[:, None] * spectrum[:, :, None].conj(), n=length) / length
 
 
+Start = Float[Tensor, "r 1 1"] | Float[Tensor, "#b r n n"]
+"""What a first layer adds its part to: the offsets of the units, or what the layers before it have summed up."""
+
+
 def project_lags(
-    series: Float[Tensor, "b n l"], weight: Float[Tensor, "r l"], *, form: str = "matrix"
+    series: Float[Tensor, "b n l"], weight: Float[Tensor, "r l"], start: Start | None = None, *, form: str = "matrix"
 ) -> Float[Tensor, "b r n n"]:
-    """sum_t w_r(t) R_ij(t) for each hidden unit r; the gradient reaches `weight` only.
+    """start + sum_t w_r(t) R_ij(t) for each hidden unit r; the gradient reaches `weight` and `start` only.
 
     Three ways to the same numbers. "pairs": the cross-spectrum of every pair, then one product; best at few channels.
     "matrix": filter each channel by a circulant product, then one product; best at many, and the one that exports.
     "fft": filter each channel by FFT.
     """
-    length = series.shape[-1]
+    batch, _, length = series.shape
     series = series.detach()
+    start = _nothing(weight) if start is None else start
     if form == "pairs":  # in the frequency domain, where R is a product of two spectra, and by Parseval so is the sum
         spectrum, filters = torch.fft.rfft(series), torch.fft.rfft(weight)
         mirrored = torch.full((filters.shape[1], 1), 2.0, dtype=series.dtype, device=series.device)
@@ -69,7 +74,7 @@ def project_lags(
         if length % 2 == 0:
             mirrored[-1] = 1
         cross = torch.view_as_real(spectrum[:, None] * spectrum[:, :, None].conj()).flatten(-2)
-        return _first_layer(cross, (torch.view_as_real(filters) * mirrored).flatten(-2) / length**2)
+        return _first_layer(cross, (torch.view_as_real(filters) * mirrored).flatten(-2) / length**2, start)
     if form == "matrix":
         steps = torch.arange(length, device=series.device)
         circulants = weight[:, (steps[:, None] - steps) % length]  # r s t: w(s - t)
@@ -77,12 +82,23 @@ def project_lags(
     else:
         spectrum = torch.fft.rfft(series)[:, None] * torch.fft.rfft(weight).conj()[:, None]
         filtered = torch.fft.irfft(spectrum, n=length).mT
-    return (series[:, None] / length) @ filtered
+    asking = (series / length)[:, None].expand(-1, len(weight), -1, -1)
+    units = start.expand(batch, -1, -1, -1)
+    # One product that adds to what is there: the maps of all units are too large to be walked over once more.
+    return torch.baddbmm(units.flatten(0, 1), asking.flatten(0, 1), filtered.flatten(0, 1)).unflatten(0, (batch, -1))
 
 
-def _first_layer(features: Float[Tensor, "b n n f"], weight: Float[Tensor, "r f"]) -> Float[Tensor, "b r n n"]:
-    """W s_ij, laid out unit by unit: attention walks over one unit's map at a time."""
-    return (weight @ features.flatten(1, 2).mT).unflatten(-1, features.shape[1:3])
+def _first_layer(
+    features: Float[Tensor, "b n n f"], weight: Float[Tensor, "r f"], start: Start | None
+) -> Float[Tensor, "b r n n"]:
+    """start + W s_ij, laid out unit by unit: attention walks over one unit's map at a time."""
+    start = _nothing(weight) if start is None else start
+    units = weight.expand(len(features), -1, -1)
+    return torch.baddbmm(start.flatten(-2), units, features.flatten(1, 2).mT).unflatten(-1, features.shape[1:3])
+
+
+def _nothing(weight: Float[Tensor, "r f"]) -> Float[Tensor, "r 1 1"]:
+    return weight.new_zeros(len(weight), 1, 1)
 
 
 def instantaneous(
@@ -94,7 +110,8 @@ def instantaneous(
     """
     steps = rolling or max(2, series.shape[-1] // 8)
     views = (series, rolling_deviation(series, steps), ranks(series, form=form))
-    return torch.stack([_gram(standardize(view)) for view in views], dim=-1)
+    # Each feature's map in one piece: the first layer reads them one after the other.
+    return torch.stack([_gram(standardize(view)) for view in views], dim=1).movedim(1, -1)
 
 
 def _gram(view: Float[Tensor, "b n t"]) -> Float[Tensor, "b n n"]:
@@ -122,9 +139,15 @@ def rolling_deviation(series: Float[Tensor, "b n l"], steps: int) -> Float[Tenso
     if not 2 <= steps <= series.shape[-1]:
         raise InputError(f"rolling {steps} must be at least 2 and at most the look-back {series.shape[-1]}")
     centred = (series - series.mean(-1, keepdim=True)).double()
-    sums = F.pad(torch.stack([centred, centred.square()]).cumsum(-1), (1, 0))
-    mean, square = (sums[..., steps:] - sums[..., :-steps]) / steps
-    return (square - mean.square()).clamp(min=0).sqrt().to(series.dtype)
+    mean, square = _run_means(centred, steps), _run_means(centred.square(), steps)
+    return (square - mean.square()).clamp_(min=0).sqrt_().to(series.dtype)
+
+
+def _run_means(values: Float[Tensor, "b n l"], steps: int) -> Float[Tensor, "b n t"]:
+    sums = values.cumsum(-1)
+    runs = sums[..., steps - 1 :].clone()
+    runs[..., 1:] -= sums[..., :-steps]
+    return runs / steps
 
 
 def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor, "b n l"]:
@@ -166,11 +189,11 @@ class LeadLag(nn.Module):
         self.smooth = smooth
         self.form = form
 
-    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
+    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
         if self.smooth:  # tanh of R is not linear: here R has to be built
             lags = lead_lag(series.detach(), form="matrix" if self.form == "matrix" else "fft").tanh()
-            return _first_layer(lags, self.weight)
-        return project_lags(series, self.weight, form=_lag_form(self.form, series.shape[1]))
+            return _first_layer(lags, self.weight, start)
+        return project_lags(series, self.weight, start, form=_lag_form(self.form, series.shape[1]))
 
 
 def _lag_form(form: str, tokens: int) -> str:
@@ -187,10 +210,10 @@ class Instantaneous(nn.Module):
         self.rolling = rolling
         self.form = form
 
-    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
+    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
         form = "matrix" if self.form == "matrix" else "sort"
         features = instantaneous(series.detach(), rolling=self.rolling, form=form)
-        return _first_layer(features, self.weight)
+        return _first_layer(features, self.weight, start)
 
 
 class PairTable(nn.Module):
@@ -211,8 +234,19 @@ class PairTable(nn.Module):
         else:
             self.register_buffer("table", table)
 
-    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "1 r n n"]:
-        return _first_layer(self.table[None], self.weight)
+    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
+        return _first_layer(self.table[None], self.weight, start)
+
+
+class PairOffsets(nn.Module):
+    """A number of its own for each pair and hidden unit, whatever the windows hold; they start at 0."""
+
+    def __init__(self, hidden: int, *, tokens: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(hidden, tokens, tokens))
+
+    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
+        return (self.table if start is None else self.table + start).expand(1, -1, -1, -1)
 
 
 PairFeatures = Callable[[Tensor], Tensor]
@@ -227,12 +261,12 @@ class OwnFeatures(nn.Module):
         self.weight = nn.Parameter(torch.randn(hidden, features) / features**0.5)
         self.function = function
 
-    def forward(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b r n n"]:
+    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
         features = self.function(series)
         expected = (series.shape[0], series.shape[1], series.shape[1], self.weight.shape[1])
         if tuple(features.shape) != expected:
             raise InputError(f"pair features must have shape (b, n, n, f) = {expected}, got {tuple(features.shape)}")
-        return _first_layer(features, self.weight)
+        return _first_layer(features, self.weight, start)
 
 
 # ---------------------------------------------------------------- the primer
@@ -269,6 +303,9 @@ class Primer(nn.Module):
     base:       "zero": F = MLP(s), starts small. "identity": F = 1 + MLP(s), starts near standard attention.
     learn_base: makes the base a parameter, the bias of the last layer.
     gain:       deviation of the gains u at the start; 0 with base "identity" starts exactly at standard attention.
+    scale:      factor on the weights of the first layer at the start.
+    pair_offsets: an offset of the hidden units for each pair, learned beside the features; ties the model to its
+                channels.
     smooth:     tanh of the lag features; R is then built.
     normalize:  standardise each window before anything is computed from it.
     rolling:    steps of the rolling deviation; an eighth of the look-back when None.
@@ -300,6 +337,8 @@ class Primer(nn.Module):
         base: str = "zero",
         learn_base: bool = False,
         gain: float = 0.3,
+        scale: float = 1.0,
+        pair_offsets: bool = False,
         smooth: bool = False,
         normalize: bool = True,
         rolling: int | None = None,
@@ -331,8 +370,10 @@ class Primer(nn.Module):
                 raise unknown(what, given, allowed)
         if not 0 <= sparsity <= 1:
             raise InputError(f"sparsity {sparsity} is not a share of pairs: it must lie between 0 and 1")
-        if tokens is None and (kind == "random" or sparsity > 0 or pairing == "shuffled"):
-            raise InputError("kind 'random', sparsity and shuffled pairing are tied to their pairs: give tokens")
+        if tokens is None and (kind == "random" or sparsity > 0 or pairing == "shuffled" or pair_offsets):
+            raise InputError(
+                "kind 'random', sparsity, shuffled pairing and pair_offsets are tied to their pairs: give tokens"
+            )
 
         self.length = length
         self.tokens = tokens
@@ -357,6 +398,12 @@ class Primer(nn.Module):
             features=features,
             seed=seed,
         )
+        with torch.no_grad():
+            for name, weight in self.first.named_parameters():
+                if name.endswith("weight"):  # not the pair vectors of kind "random", which are the features
+                    weight.mul_(scale)
+        if pair_offsets and tokens is not None:
+            self.first.append(PairOffsets(hidden, tokens=tokens))
         self.offset = nn.Parameter(torch.zeros(hidden))
         stack = () if layers is None else (layers,)
         size = d_model // n_heads
@@ -395,7 +442,9 @@ class Primer(nn.Module):
             raise InputError(f"the primer was made for {self.tokens} tokens, the windows have {tokens}")
         if self.normalize:
             series = standardize(series)
-        hidden = sum((layer(series) for layer in self.first), start=self.offset[:, None, None])
+        hidden: Tensor = self.offset[:, None, None]
+        for layer in reversed(self.first):  # the lags last: their product is large enough to take the others' sum along
+            hidden = layer(series, hidden)
         phi = ACTIVATIONS[self.activation](hidden)
         if self.order is not None:
             phi = phi.flatten(-2)[..., self.order].unflatten(-1, (tokens, tokens))
@@ -477,7 +526,8 @@ def build_primer(
             raise unknown("primer argument", name, allowed)
     if options.pop("layers", None):
         options["layers"] = layers
-    if options.get("kind") == "random" or options.get("sparsity") or options.get("pairing") == "shuffled":
+    tied = options.get("kind") == "random" or options.get("pairing") == "shuffled"
+    if tied or options.get("sparsity") or options.get("pair_offsets"):
         options["tokens"] = tokens
     return Primer(length=length, d_model=d_model, n_heads=n_heads, **options)
 

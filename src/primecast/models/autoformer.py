@@ -31,6 +31,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from primecast.attention import MultiHeadAttention, Terms
+from primecast.dropout import Dropout
 from primecast.errors import InputError, unknown
 from primecast.layers import FEED_FORWARD_ACTIVATIONS, WindowNorm, moving_average
 
@@ -131,7 +132,7 @@ class StepEmbedding(nn.Module):
         self.values = _circular(channels, d_model)
         nn.init.kaiming_normal_(self.values.weight, mode="fan_in", nonlinearity="leaky_relu")
         self.marks = nn.Linear(marks, d_model, bias=False) if marks else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "b t n"], marks: Float[Tensor, "b t m"] | None) -> Float[Tensor, "b t d"]:
         z = self.values(x.mT).mT
@@ -165,7 +166,7 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(d_model, d_ff, bias=False)
         self.down = nn.Linear(d_ff, d_model, bias=False)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, z: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
         wide = self.dropout(FEED_FORWARD_ACTIVATIONS[self.activation](self.up(z)))
@@ -181,7 +182,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
         self.feed = FeedForward(d_model, d_ff, dropout=dropout, activation=activation)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.kernel = kernel
 
     def forward(self, z: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
@@ -210,7 +211,7 @@ class DecoderLayer(nn.Module):
         self.cross = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
         self.feed = FeedForward(d_model, d_ff, dropout=dropout, activation=activation)
         self.trend = _circular(d_model, channels)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.kernel = kernel
 
     def forward(

@@ -37,6 +37,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from primecast.attention import MODULATE
+from primecast.dropout import Dropout, drop
 from primecast.errors import InputError, unknown
 from primecast.layers import Block, WindowNorm
 from primecast.primers import (
@@ -251,7 +252,7 @@ class EdgeAttention(nn.Module):
                 else self._project(primed_keys, theirs)
             )
             scores = F.leaky_relu(self._project(nodes, mine).index_select(0, asks) + answer, SLOPE)
-        weights = F.dropout(edge_softmax(scores, asks, z.shape[0]), self.dropout, self.training)
+        weights = drop(edge_softmax(scores, asks, z.shape[0]), self.dropout if self.training else 0.0)
         messages = (weights[..., None] * self._heads(primed_values)).flatten(-2)
         return self.out(torch.zeros_like(z).index_add(0, asks, messages))
 
@@ -316,7 +317,7 @@ class GAT(nn.Module):
         self.marks = marks
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
                 EdgeAttention(d_model, n_heads, scoring=scoring, dropout=dropout, modulate=modulate),

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from primecast.attention import MultiHeadAttention
+from primecast.dropout import Dropout
 from primecast.layers import Block, WindowNorm
 from primecast.primers import PairFeatures, Primer, build_primer
 
@@ -54,7 +55,7 @@ class ITransformer(nn.Module):
         self.marks = marks
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
                 MultiHeadAttention(

@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from primecast.dropout import Dropout
 from primecast.errors import InputError
 from primecast.layers import WindowNorm
 from primecast.losses import Loss
@@ -77,7 +78,7 @@ class LagTSReconstruction(nn.Module):
         self.norm = WindowNorm(norm, channels)
         self.pairs = PairLags(lookback, lags=max_lag + 1, hidden=hidden, layers=n_layers)
         self.embed = nn.Linear(lookback, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             LagLayer(lookback + max_lag, d_model, d_ff=d_ff or d_model, dropout=dropout) for _ in range(n_layers)
         )
@@ -142,7 +143,7 @@ class LagLayer(nn.Module):
         self.up = nn.Linear(d_model, d_ff)
         self.down = nn.Linear(d_ff, d_model)
         self.norm2 = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, z: Float[Tensor, "b n d"], aligned: Float[Tensor, "b n s"]) -> Float[Tensor, "b n d"]:
         z = self.norm1(z + self.dropout(self.embed(aligned)))

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from primecast.attention import MultiHeadAttention
+from primecast.dropout import Dropout
 from primecast.errors import InputError
 from primecast.layers import Block, WindowNorm
 
@@ -71,7 +72,7 @@ class PatchTST(nn.Module):
         self.embed = nn.Linear(patch, d_model)
         places = (lookback - patch) // stride + 2
         self.place = nn.Parameter(torch.empty(places, d_model).uniform_(-0.02, 0.02))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
                 MultiHeadAttention(d_model, n_heads, dropout=dropout),

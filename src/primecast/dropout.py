@@ -1,0 +1,50 @@
+"""Dropout from sixteen random bits an entry.
+
+torch draws a number with 53 or 24 random bits for every entry and decides by it; on one CPU thread that costs more than
+the attention it is meant to disturb (docs/decisions.md). Sixteen bits decide just as well: one 64-bit draw serves four
+entries. The rate is rounded to 1/65536, and what is kept is scaled by what was really kept, so the mean is exact.
+"""
+
+import torch
+from jaxtyping import Float, Int16
+from torch import Tensor, nn
+
+from primecast.errors import InputError
+
+
+def draw(*shape: int, device: torch.device) -> Int16[Tensor, "..."]:
+    """Sixteen random bits for each entry, from torch's own generator."""
+    entries = torch.Size(shape).numel()
+    bits = torch.empty((entries + 3) // 4, dtype=torch.int64, device=device).random_(-(2**63), None)
+    return bits.view(torch.int16)[:entries].view(shape)
+
+
+def share(bits: Int16[Tensor, "..."], rate: float, dtype: torch.dtype) -> Float[Tensor, "..."]:
+    """What each entry is multiplied with: 0 where it is dropped, 1 / (1 - rate) where it is kept."""
+    kept = round((1 - rate) * 2**16)
+    if kept == 0:
+        return torch.zeros(bits.shape, dtype=dtype, device=bits.device)
+    factor = torch.empty(bits.shape, dtype=dtype, device=bits.device)
+    torch.le(bits, kept - 1 - 2**15, out=factor)  # `lt` would need a number that sixteen bits do not hold
+    return factor.mul_(2**16 / kept)
+
+
+def drop(x: Float[Tensor, "..."], rate: float) -> Float[Tensor, "..."]:
+    """x with a share of its entries set to zero and the others scaled up; no draw where the rate is 0."""
+    return x * share(draw(*x.shape, device=x.device), rate, x.dtype) if rate > 0 else x
+
+
+class Dropout(nn.Module):
+    """`drop` while training, nothing otherwise."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate <= 1:
+            raise InputError(f"dropout is {rate}; it must be between 0 and 1")
+        self.rate = rate
+
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return drop(x, self.rate) if self.training else x
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
