@@ -80,12 +80,12 @@ def train(folder: str, when: str = "never", number: int = 0) -> dict[str, object
         "stopped_early": history.stopped_early,
         "steps here": calls["step"],
         "rich": "rich" in sys.modules,
+        "compiler": "torch._dynamo" in sys.modules,
     }
 
 
 def serve() -> None:
     """For each line of arguments a child that trains: its pid, then its exit code and report."""
-    torch.optim.Adam([torch.ones(1)])  # torch imports its compiler with the first optimizer: once, before the forks
     for line in sys.stdin:
         reading, writing = os.pipe()
         pid = os.fork()
@@ -140,7 +140,7 @@ class Server:
 
 
 def result(report: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in report.items() if key not in ("steps here", "rich")}
+    return {key: value for key, value in report.items() if key not in ("steps here", "rich", "compiler")}
 
 
 @pytest.fixture(scope="module")
@@ -161,11 +161,12 @@ def test_two_processes_give_the_same_bits(unbroken: dict[str, Any]) -> None:
     other.close()
     assert unbroken["steps"] == unbroken["steps here"] == STEPS * len(unbroken["rows"])
     assert not unbroken["rich"]  # imported only where a bar is drawn
+    assert not unbroken["compiler"]  # seconds to import, and not used
 
 
 def test_keeping_a_state_changes_nothing(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
     assert server.run(tmp_path) == unbroken
-    assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "state.safetensors"]
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 7])
@@ -195,9 +196,9 @@ def test_a_run_killed_between_writing_and_renaming_ends_bit_equal(
     assert not (tmp_path / "state.safetensors").exists()
     server.start(tmp_path, "save", 7)
     assert server.killed()
-    assert len(list(tmp_path.iterdir())) == 2  # the state before, and what was left lying
+    assert len(list(tmp_path.iterdir())) == 3  # the state before, what was left lying, and the lock
     assert result(server.run(tmp_path)) == result(unbroken)
-    assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "state.safetensors"]
 
 
 def test_a_run_killed_from_outside_ends_bit_equal(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
@@ -206,6 +207,10 @@ def test_a_run_killed_from_outside_ends_bit_equal(server: Server, unbroken: dict
         if (tmp_path / "state.safetensors").exists():
             break
         time.sleep(0.05)
+    with pytest.raises(
+        InputError, match=r"^the state folder .* is in use by another process; give this run one of its"
+    ):
+        train_tiny(state=tmp_path)
     time.sleep(random.Random().uniform(0, 0.5))
     os.kill(pid, signal.SIGKILL)
     assert server.killed()
@@ -238,7 +243,7 @@ def mse(forecast: Tensor, truth: Tensor) -> Tensor:
     return F.mse_loss(forecast, truth)
 
 
-def interrupted(folder: Path, *, at_call: int) -> None:
+def interrupted(folder: Path, *, at_call: int, **changes: Any) -> None:
     calls = 0
 
     def dying(forecast: Tensor, truth: Tensor) -> Tensor:
@@ -250,7 +255,7 @@ def interrupted(folder: Path, *, at_call: int) -> None:
 
     dying.__qualname__ = mse.__qualname__
     with pytest.raises(KeyboardInterrupt):
-        train_tiny(state=folder, loss=dying, save_every=2)
+        train_tiny(state=folder, loss=dying, save_every=2, **changes)
 
 
 def test_training_a_part_resumes_with_that_parts_moments(tmp_path: Path) -> None:
@@ -279,6 +284,8 @@ def test_training_a_part_resumes_with_that_parts_moments(tmp_path: Path) -> None
         ({"seed": 3}, r"its seed is 2, here it is 3"),
         ({"schedule": "cosine"}, r"its schedule is 'halving', here it is 'cosine'"),
         ({"drop_last": False}, r"its drop_last is True, here it is False"),
+        ({"rates": {"head": 3.0}}, r"its rates is \{\}, here it is \{'head': 3\.0\}"),
+        ({"precision": "bf16"}, r"its precision is 'float32', here it is 'bf16'"),
         ({"loss": partial(F.huber_loss, delta=2.0)}, r"its loss is 'mse_loss', here it is 'huber_loss\(delta=2\.0\)'"),
         ({"parameters": "head"}, r"its choice of parameters is '6 tensors, \w+', here it is '2 tensors, "),
         ({"train": Source(29, seed=0)}, r"its training windows is '23 windows, \w+', here it is '29 windows, "),
@@ -309,6 +316,26 @@ def test_the_state_of_a_model_of_other_shapes_is_refused_and_the_model_stays(tmp
         train_tiny(model, state=tmp_path)
     assert path.read_bytes() == before
     assert same(weights(model), untouched)
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot write into .*file/state: Not a directory$"):
+        train_tiny(state=tmp_path / "file" / "state")
+
+
+def test_a_folder_is_free_again_after_a_run_that_failed(tmp_path: Path) -> None:
+    interrupted(tmp_path, at_call=7)
+    assert train_tiny(state=tmp_path, loss=mse).epochs
+
+
+def test_rates_and_their_moments_are_taken_up(tmp_path: Path) -> None:
+    whole, broken = Tiny(), Tiny()
+    rates = {"head": 3.0, "body.bias": 0.5}
+    train_tiny(whole, loss=mse, rates=rates)
+    interrupted(tmp_path, at_call=7, rates=rates)
+    train_tiny(broken, loss=mse, rates=rates, state=tmp_path)
+    assert same(weights(whole), weights(broken))
 
 
 def test_a_file_that_is_no_state_is_refused_and_kept(tmp_path: Path) -> None:

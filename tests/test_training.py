@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 
 import primecast.training as training
 from primecast.errors import InputError
+from primecast.losses import LOSSES, create_loss
+from primecast.models import create_model
 from primecast.training import (
     SCHEDULES,
     History,
@@ -172,6 +175,14 @@ def test_each_epoch_takes_every_window_once_in_a_new_order() -> None:
     assert first != second != sorted(second)
 
 
+def test_the_loss_of_an_epoch_is_a_mean_over_windows_not_over_batches() -> None:
+    class Constant(Tiny):
+        def training_loss(self, x: Tensor, y: Tensor, marks: Tensor | None, loss: Loss) -> Tensor:
+            return float(len(x)) + 0 * self.head.weight.sum()
+
+    assert train_tiny(Constant(), epochs=1, drop_last=False).best.train_loss == (4 * 5 * 5 + 3 * 3) / TRAIN
+
+
 def test_the_last_short_batch_is_dropped_unless_asked_for() -> None:
     train = Source(TRAIN, seed=0)
     assert train_tiny(train=train, epochs=1).steps == 4
@@ -229,9 +240,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch, errors: list[float]) -> list[dict[
     seen: list[dict[str, Tensor]] = []
     real = evaluate
 
-    def score(model: nn.Module, windows: Source, *, batch_size: int, device: str) -> Scores:
+    def score(model: nn.Module, windows: Source, **how: object) -> Scores:
         seen.append(weights(model))
-        scores = real(model, windows, batch_size=batch_size, device=device)
+        scores = real(model, windows, **how)
         return Scores(**vars(scores) | {"mse": errors[len(seen) - 1]})
 
     monkeypatch.setattr(training, "evaluate", score)
@@ -290,6 +301,93 @@ def test_nothing_to_train_is_refused() -> None:
         train_tiny(parameters=lambda name: False)
 
 
+# ---------------------------------------------------------------- rates of parts
+
+
+def test_rates_are_parameter_groups_of_torchs_adam() -> None:
+    model, train = Tiny(dropout=0.0), Source(TRAIN, seed=0)
+    train_tiny(model, train, epochs=1, rates={"head": 3.0, "body": 0.5, "body.bias": 7})
+
+    twin = Tiny(dropout=0.0)
+    groups = [
+        {"params": [twin.body.weight], "lr": 0.005},
+        {"params": [twin.body.bias], "lr": 0.07},
+        {"params": twin.head.parameters(), "lr": 0.03},
+        {"params": twin.header.parameters(), "lr": 0.01},
+    ]
+    optimizer = torch.optim.Adam(groups, fused=True)
+    for index in torch.randperm(TRAIN, generator=torch.Generator().manual_seed(2)).split(5)[:4]:
+        x, y, marks = train.batch(index)
+        optimizer.zero_grad()
+        F.mse_loss(twin(x, marks), y).backward()
+        optimizer.step()
+    torch.testing.assert_close(weights(model), weights(twin), rtol=1e-6, atol=1e-8)
+
+
+def test_a_rate_of_one_changes_no_bit() -> None:
+    plain, rated = Tiny(), Tiny()
+    assert train_tiny(plain).best.val_mse == train_tiny(rated, rates={"head": 1.0}).best.val_mse
+    assert same(weights(plain), weights(rated))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rates": {"hed": 2.0}}, r"unknown part of the model 'hed' .*allowed: body, head, header$"),
+        ({"rates": {"body": 2.0}, "parameters": "head"}, r"unknown part of the model 'body'; allowed: head$"),
+        ({"rates": {"head": 0.0}}, r"the rate of 'head' is 0\.0; it must be a finite number above 0$"),
+        ({"rates": {"head": math.inf}}, r"the rate of 'head' is inf; it must be"),
+    ],
+)
+def test_rates_that_cannot_be_used_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train_tiny(**changes)
+
+
+# ---------------------------------------------------------------- precision
+
+
+def test_a_bf16_run_ends_near_the_float32_one_with_float32_weights() -> None:
+    single, half = Tiny(dropout=0.0), Tiny(dropout=0.0)
+    seen: set[torch.dtype] = set()
+    half.body.register_forward_hook(lambda module, inputs, out: seen.add(out.dtype))
+    settings = {"epochs": 5, "drop_last": False}
+    histories = train_tiny(single, **settings), train_tiny(half, **settings, precision="bf16")
+    assert seen == {torch.bfloat16}
+    assert {tensor.dtype for tensor in weights(half).values()} == {torch.float32}
+    losses = [[row.train_loss for row in history.epochs] for history in histories]
+    assert losses[0] != losses[1]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0.01)
+    assert losses[1][-1] < 0.6 * losses[1][0]
+    assert histories[1].best.val_mse == pytest.approx(histories[0].best.val_mse, rel=0.01)
+
+
+@pytest.mark.parametrize(("primer", "name"), [("full", "mse"), *((None, name) for name in sorted(LOSSES))])
+def test_attention_trains_in_bf16_with_every_loss(primer: str | None, name: str) -> None:
+    def train(precision: str) -> tuple[float, float]:
+        model = create_model(
+            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, marks=MARKS, d_model=22, n_heads=2,
+            dropout=0.0, primer=primer, seed=0,
+        )  # fmt: skip
+        history = train_tiny(model, loss=create_loss(name), precision=precision)
+        assert all(torch.isfinite(tensor).all() for tensor in weights(model).values())
+        return history.epochs[-1].train_loss, history.best.val_mse
+
+    np.testing.assert_allclose(train("bf16"), train("float32"), rtol=0.03)
+
+
+def test_scores_and_forecasts_in_bf16_are_near_and_float32() -> None:
+    model, windows = Tiny(), Source(VAL, seed=1)
+    single, half = predict(model, windows), predict(model, windows, precision="bf16")
+    assert half.dtype == torch.float32
+    assert not torch.equal(single, half)
+    torch.testing.assert_close(half, single, rtol=0.02, atol=0.02)
+    scores = evaluate(model, windows, precision="bf16")
+    assert scores.mse == pytest.approx(evaluate(model, windows).mse, rel=0.01)
+    _, y, _ = windows.batch(torch.arange(VAL))
+    assert scores.mse == pytest.approx(F.mse_loss(half, y).item(), rel=1e-5)
+
+
 # ---------------------------------------------------------------- what goes wrong
 
 
@@ -336,6 +434,11 @@ def test_validation_windows_that_are_not_finite_stop_training() -> None:
         ),
         ({"progress": "loud"}, r"unknown progress 'loud'; allowed: auto, bar, lines, off"),
         ({"device": "tpu"}, r"unknown device 'tpu'.*; allowed: cpu"),
+        ({"device": "cpu:x"}, r"unknown device 'cpu:x'.*; allowed: cpu"),
+        ({"device": ""}, r"unknown device ''; allowed: cpu"),
+        ({"precision": "float16"}, r"unknown precision 'float16'.*; allowed: bf16, float32"),
+        ({"seed": -1}, r"seed is -1; it must be a whole number from 0 to 2\*\*63 - 1"),
+        ({"seed": 2**63}, r"seed is 9223372036854775808; it must be a whole number"),
         ({"train": Source(0, seed=0)}, r"training windows is 0; it must be at least 1"),
         ({"val": Source(0, seed=0)}, r"validation windows is 0; it must be at least 1"),
     ],
@@ -344,6 +447,44 @@ def test_validation_windows_that_are_not_finite_stop_training() -> None:
 def test_arguments_that_cannot_be_used_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train_tiny(**changes)
+
+
+def test_the_largest_seed_is_a_seed() -> None:
+    assert train_tiny(seed=2**63 - 1, epochs=1).steps == 4
+
+
+def test_a_gpu_that_is_not_there_is_refused_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for device in ("cuda:2", "cuda:-1", "cuda:", "cuda:x"):
+        with pytest.raises(InputError, match=rf"unknown device '{device}'.*; allowed: cpu, cuda, cuda:0, cuda:1"):
+            evaluate(Tiny(), Source(VAL, seed=1), device=device)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (
+            partial(F.mse_loss, reduction="none"),
+            r"the loss mse_loss\(reduction='none'\) gives a tensor of \(5, 3, 5\); it",
+        ),
+        (lambda forecast, truth: 3.0, r"gives a float; it must be one number in a tensor, such as a mean$"),
+        (lambda forecast, truth: truth.mean(), r"does not depend on any of the parameters to train$"),
+    ],
+    ids=["not reduced", "no tensor", "no gradient"],
+)
+def test_a_loss_that_is_none_is_refused(loss: Loss, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train_tiny(loss=loss)
+
+
+def test_a_model_that_returns_more_than_a_forecast_is_refused() -> None:
+    class Pair(Tiny):
+        def forward(self, x: Tensor, marks: Tensor | None = None) -> tuple[Tensor, None]:
+            return super().forward(x, marks), None
+
+    for use in (train_tiny, lambda model: evaluate(model, Source(VAL, seed=1))):
+        with pytest.raises(InputError, match=r"^Pair returns a tuple; a forecast must be one tensor$"):
+            use(Pair())
 
 
 def test_a_forecast_of_the_wrong_shape_is_refused_before_it_is_broadcast() -> None:

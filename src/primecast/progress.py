@@ -11,10 +11,11 @@ PROGRESS = ("auto", "bar", "lines", "off")
 class Display:
     """How far the run is, on stderr, so that stdout stays clean for results."""
 
-    def __init__(self, progress: str, *, epochs: int, steps: int) -> None:
+    def __init__(self, progress: str, *, shown: bool, epochs: int, steps: int) -> None:
         if progress not in PROGRESS:
             raise unknown("progress", progress, PROGRESS)
-        self.mode = progress if progress != "auto" else "bar" if sys.stderr.isatty() else "lines"
+        chosen = progress if progress != "auto" else "bar" if sys.stderr.isatty() else "lines"
+        self.mode = chosen if shown else "off"
         self.epochs = epochs
         self.steps = steps
 
@@ -44,7 +45,7 @@ class Display:
                 completed=at.steps,
                 epoch=f"{at.epoch}/{self.epochs}",
                 step=f"{at.step}/{self.steps}",
-                loss=f"{at.loss_sum / at.step:.4f}",
+                loss=f"{at.loss_sum / at.windows:.4f}",
             )
 
     def row(self, row: EpochRow) -> None:

@@ -7,7 +7,7 @@ weights restored. One thing is not: validation and test count every window once,
 
 A run is a function of its arguments: same seed, same bits. With a `state` folder it can also be killed at any moment:
 weights, moments, random generators and position are written together into one file, and the same call goes on from
-there to the same bits.
+there to the same bits. Started by torchrun, several processes train together: see `primecast.distributed`.
 
 Letters: b batch, l look-back, h horizon, n channels, m calendar marks, w windows.
 """
@@ -18,7 +18,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,9 +30,10 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor, nn
 
+from primecast.distributed import Team, join, own_device
 from primecast.errors import InputError, TrainingError, unknown
 from primecast.progress import Display
-from primecast.resume import EpochRow, Position, Run
+from primecast.resume import EpochRow, Position, Run, hold
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -43,6 +44,11 @@ SCHEDULES: dict[str, Callable[[int, int], float]] = {
     "tenth": lambda epoch, epochs: 0.1 ** (epoch - 1),  # OpenLTM's "type1"
     "cosine": lambda epoch, epochs: (1 + math.cos(math.pi * (epoch - 1) / epochs)) / 2,
     "constant": lambda epoch, epochs: 1.0,
+}
+
+PRECISIONS = {
+    "float32": "everything in float32",
+    "bf16": "products of forward and backward in bfloat16 (torch's autocast); weights, moments and sums in float32",
 }
 
 
@@ -116,6 +122,8 @@ def fit(
     schedule: str = "halving",
     drop_last: bool = True,
     parameters: Callable[[str], bool] | str | None = None,
+    rates: Mapping[str, float] | None = None,
+    precision: str = "float32",
     state: Path | None = None,
     save_every: int = 200,
     progress: str = "auto",
@@ -130,10 +138,16 @@ def fit(
     schedule:   a name in SCHEDULES.
     drop_last:  leave out an epoch's last, short batch. Windows fewer than one batch are one batch all the same.
     parameters: train only these: the name of a part of the model ("head"), or a predicate over parameter names.
+    rates:      factors on lr for named parts, {"primer": 10.0}; the innermost part a parameter lies in counts.
+    precision:  a name in PRECISIONS, also for the validation scores.
     state:      a folder of this run's own; it is written every `save_every` steps and after each epoch, and a call
                 that finds one there continues it. A finished one returns at once.
     progress:   "bar", "lines" (one per epoch) or "off", on stderr; "auto" is a bar on a terminal, else lines.
     keep_blocks: see `keep_large_blocks`.
+    device:     "cpu", "cuda", "cuda:1", "mps". Only the CPU has been tested, and only there is a resumed run promised
+                the same bits.
+
+    Under torchrun all processes must call it, with the same arguments; `batch_size` is that of all together.
     """
     if schedule not in SCHEDULES:
         raise unknown("schedule", schedule, SCHEDULES)
@@ -141,8 +155,13 @@ def fit(
         raise InputError(f"lr is {lr}; it must be a finite number above 0")
     _at_least_one(batch_size=batch_size, epochs=epochs, patience=patience, save_every=save_every)
     _at_least_one(**{"number of training windows": len(train), "number of validation windows": len(val)})
+    if not 0 <= seed < 2**63:
+        raise InputError(f"seed is {seed}; it must be a whole number from 0 to 2**63 - 1")
+    _check_precision(precision)
     where = _device(device)
     chosen = _choose(model, parameters)
+    factors = _factors(chosen, rates or {})
+    team = join(where)
     if keep_blocks:
         keep_large_blocks()
 
@@ -161,51 +180,58 @@ def fit(
         "seed": seed,
         "schedule": schedule,
         "drop_last": drop_last,
+        "rates": dict(rates or {}),
+        "precision": precision,
+        "number of processes": team.size,
     }
+    team.check_equal({**settings, "save_every": save_every, "state": str(state)})
     with (
         _only(model, chosen),
-        torch.random.fork_rng(devices=[]),
-        Display(progress, epochs=epochs, steps=steps) as display,
+        torch.random.fork_rng(devices=[where] if where.type == "cuda" else []),
+        hold(state, team),
+        Display(progress, shown=team.leads, epochs=epochs, steps=steps) as display,
     ):
-        torch.manual_seed(seed)
-        run = Run(model=model, trained=chosen, settings=settings, seed=seed)
+        team.start_equal(model)
+        run = Run(model=model, trained=chosen, factors=factors, settings=settings, seed=seed, device=where, team=team)
         if state is not None and run.resume(state):
             display.resumed(run.position)
         at = run.position
 
         while not at.finished:
             rate = lr * SCHEDULES[schedule](at.epoch, epochs)
-            for group in run.optimizer.param_groups:
-                group["lr"] = rate
             order = run.draw_order(len(train))
             began = time.perf_counter() - at.seconds
             model.train()
             while at.step < steps:
-                x, y, marks = _gather(train, order[at.step * batch_size : (at.step + 1) * batch_size], where)
-                value = _training_loss(model, x, y, marks, loss)
-                number = value.item()
+                index = order[at.step * batch_size : (at.step + 1) * batch_size]
+                mine = team.share(index)
+                batch, value = None, None
+                if len(mine):  # none where there are fewer windows than processes
+                    batch = _gather(train, mine, where)
+                    value = _training_loss(model, *batch, loss, precision)
+                    value.backward()
+                number = team.average(value, list(chosen.values()), model, share=len(mine) / len(index))
                 if not math.isfinite(number):
-                    raise TrainingError(_why_not_finite(number, {"x": x, "y": y, "marks": marks}, at, rate))
-                value.backward()
-                run.optimizer.step()
-                run.optimizer.zero_grad()
+                    raise TrainingError(_why_not_finite(number, batch, at, rate, team))
+                run.optimizer.step(rate)
                 at.step += 1
                 at.steps += 1
-                at.loss_sum += number
+                at.windows += len(index)
+                at.loss_sum += number * len(index)
                 at.seconds = time.perf_counter() - began
                 display.step(at)
                 if state is not None and at.steps % save_every == 0 and at.step < steps:
                     run.save(state)
 
             # At the training batch size: it is known to fit into memory.
-            scores = evaluate(model, val, batch_size=batch_size, device=device)
+            scores = evaluate(model, val, batch_size=batch_size, precision=precision, device=device)
             if not math.isfinite(scores.mse):
                 raise TrainingError(
                     f"the validation error is {scores.mse} after epoch {at.epoch}: the validation windows hold values "
                     f"that are not finite, or the learning rate {rate:g} is too high"
                 )
             at.seconds = time.perf_counter() - began
-            row = EpochRow(at.epoch, rate, at.loss_sum / steps, scores.mse, scores.mae, at.seconds)
+            row = EpochRow(at.epoch, rate, at.loss_sum / at.windows, scores.mse, scores.mae, at.seconds)
             run.end_epoch(row, last=epochs, patience=patience)
             display.row(row)
             if state is not None:
@@ -228,16 +254,33 @@ def _training_loss(
     y: Float[Tensor, "b h n"],
     marks: Float[Tensor, "b l+h m"] | None,
     loss: Loss,
+    precision: str,
 ) -> Float[Tensor, ""]:
     """The model's own way from a batch to a loss if it has one: next-patch targets, auxiliary terms."""
     own = getattr(model, "training_loss", None)
-    return loss(_forecast(model, x, y, marks), y) if own is None else own(x, y, marks, loss)
+    with _autocast(precision, x.device):
+        value = loss(_forecast(model, x, y, marks), y) if own is None else own(x, y, marks, loss)
+    if not isinstance(value, Tensor) or value.shape != ():
+        given = f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise InputError(f"the loss {_name(loss)} gives {given}; it must be one number in a tensor, such as a mean")
+    if not value.requires_grad:
+        raise InputError(f"the loss {_name(loss)} does not depend on any of the parameters to train")
+    return value
 
 
-def _why_not_finite(value: float, batch: Mapping[str, Tensor | None], at: Position, rate: float) -> str:
+def _why_not_finite(
+    value: float,
+    batch: tuple[Tensor, Tensor, Tensor | None] | None,
+    at: Position,
+    rate: float,
+    team: Team,
+) -> str:
+    """One sentence, the same in all processes, whichever of them holds the cause."""
     where = f"the training loss is {value} at epoch {at.epoch}, step {at.step + 1}"
-    for name, tensor in batch.items():
-        if tensor is not None and not tensor.isfinite().all():
+    bad = [tensor is not None and not tensor.isfinite().all() for tensor in batch or (None, None, None)]
+    counts = team.add_up(torch.tensor(bad, dtype=torch.int64))
+    for name, count in zip(("x", "y", "marks"), counts.tolist(), strict=True):
+        if count:
             return f"{where}: {name} of this batch holds values that are not finite; fill or drop them in the data"
     if at.steps == 0:
         return f"{where}, before the first update, though its batch is finite: the model or the loss itself overflows"
@@ -251,9 +294,7 @@ def _choose(model: nn.Module, parameters: Callable[[str], bool] | str | None) ->
         case None:
             chosen = named
         case str():
-            chosen = {name: value for name, value in named.items() if f"{name}.".startswith(f"{parameters}.")}
-            if not chosen:
-                raise unknown("part of the model", parameters, {name.split(".")[0] for name in named})
+            chosen = {name: named[name] for name in _inside(parameters, named)}
         case _:
             chosen = {name: value for name, value in named.items() if parameters(name)}
     if not chosen:
@@ -262,6 +303,24 @@ def _choose(model: nn.Module, parameters: Callable[[str], bool] | str | None) ->
             "of these was chosen"
         )
     return chosen
+
+
+def _inside(part: str, names: Collection[str]) -> list[str]:
+    """The parameters of a named part of the model."""
+    inside = [name for name in names if f"{name}.".startswith(f"{part}.")]
+    if not inside:
+        raise unknown("part of the model", part, {name.split(".")[0] for name in names})
+    return inside
+
+
+def _factors(names: Collection[str], rates: Mapping[str, float]) -> dict[str, float]:
+    """For each parameter its factor on the learning rate."""
+    factors = dict.fromkeys(names, 1.0)
+    for part in sorted(rates, key=len):  # the innermost part, which has the longest name, has the last word
+        if not (rates[part] > 0 and math.isfinite(rates[part])):
+            raise InputError(f"the rate of {part!r} is {rates[part]}; it must be a finite number above 0")
+        factors |= dict.fromkeys(_inside(part, names), rates[part])
+    return factors
 
 
 @contextmanager
@@ -306,19 +365,36 @@ def _text(module: nn.Module) -> str:
 # ---------------------------------------------------------------- scoring and forecasting
 
 
-def evaluate(model: nn.Module, windows: WindowSource, *, batch_size: int = 256, device: str = "cpu") -> Scores:
-    """Score every window once, in order; the batch size is a matter of memory, never of the result."""
-    by_step, by_channel, by_window = [], [], []
-    for forecast, truth in _forecasts(model, windows, batch_size=batch_size, device=device):
+def evaluate(
+    model: nn.Module,
+    windows: WindowSource,
+    *,
+    batch_size: int = 256,
+    precision: str = "float32",
+    device: str = "cpu",
+) -> Scores:
+    """Score every window once; the batch size is a matter of memory, never of the result.
+
+    Under torchrun all processes must call it: each scores its share of the windows, all get the scores of the whole.
+    """
+    _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
+    team = join(_device(device))
+    count = len(windows)
+    mine = team.share(torch.arange(count))
+    _, horizon, channels = windows.batch(torch.tensor([0])).y.shape
+    # For each kind of error, squared and absolute: sums over all but one axis.
+    by_step = torch.zeros(2, horizon, dtype=torch.float64)
+    by_channel = torch.zeros(2, channels, dtype=torch.float64)
+    by_window = torch.zeros(2, count, dtype=torch.float64)
+    for index, forecast, truth in _forecasts(model, windows, mine, batch_size, precision, device):
         error = forecast - truth
         errors = torch.stack([error.square(), error.abs()])  # 2 b h n
-        by_step.append(errors.sum((1, 3), dtype=torch.float64))
-        by_channel.append(errors.sum((1, 2), dtype=torch.float64))
-        by_window.append(errors.sum((2, 3), dtype=torch.float64))
-    count, horizon, channels = len(windows), error.shape[1], error.shape[2]
-    step_mse, step_mae = (torch.stack(by_step).sum(0) / (count * channels)).numpy()
-    channel_mse, channel_mae = (torch.stack(by_channel).sum(0) / (count * horizon)).numpy()
-    window_mse, window_mae = (torch.cat(by_window, dim=1) / (horizon * channels)).numpy()
+        by_step += errors.sum((1, 3), dtype=torch.float64)
+        by_channel += errors.sum((1, 2), dtype=torch.float64)
+        by_window[:, index] = errors.sum((2, 3), dtype=torch.float64)
+    step_mse, step_mae = (team.add_up(by_step) / (count * channels)).numpy()
+    channel_mse, channel_mae = (team.add_up(by_channel) / (count * horizon)).numpy()
+    window_mse, window_mae = (team.add_up(by_window) / (horizon * channels)).numpy()
     return Scores(
         mse=float(window_mse.mean()),
         mae=float(window_mae.mean()),
@@ -333,24 +409,31 @@ def evaluate(model: nn.Module, windows: WindowSource, *, batch_size: int = 256, 
 
 
 def predict(
-    model: nn.Module, windows: WindowSource, *, batch_size: int = 256, device: str = "cpu"
+    model: nn.Module,
+    windows: WindowSource,
+    *,
+    batch_size: int = 256,
+    precision: str = "float32",
+    device: str = "cpu",
 ) -> Float[Tensor, "w h n"]:
-    """The forecast of every window, in order, on the CPU."""
-    return torch.cat([forecast for forecast, _ in _forecasts(model, windows, batch_size=batch_size, device=device)])
+    """The forecast of every window, in order, on the CPU; a process that calls it forecasts all of them alone."""
+    _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
+    forecasts = _forecasts(model, windows, torch.arange(len(windows)), batch_size, precision, device)
+    return torch.cat([forecast for _, forecast, _ in forecasts])
 
 
 def _forecasts(
-    model: nn.Module, windows: WindowSource, *, batch_size: int, device: str
-) -> Iterator[tuple[Float[Tensor, "b h n"], Float[Tensor, "b h n"]]]:
-    """Forecast and truth, batch by batch, in order, none left out; both on the CPU."""
-    _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
+    model: nn.Module, windows: WindowSource, index: Int64[Tensor, "w"], batch_size: int, precision: str, device: str
+) -> Iterator[tuple[Int64[Tensor, "b"], Float[Tensor, "b h n"], Float[Tensor, "b h n"]]]:
+    """Number, forecast and truth of the windows asked for, batch by batch, in order; all on the CPU."""
+    _check_precision(precision)
     where = _device(device)
     model.to(where)
-    for index in torch.arange(len(windows)).split(batch_size):
-        x, y, marks = _gather(windows, index, where)
-        with _inference(model):
+    for part in index.split(batch_size) if len(index) else ():
+        x, y, marks = _gather(windows, part, where)
+        with _inference(model), _autocast(precision, where):
             forecast = _forecast(model, x, y, marks)
-        yield forecast.cpu(), y.cpu()
+        yield part, forecast.to("cpu", y.dtype), y.cpu()
 
 
 def _forecast(
@@ -358,6 +441,8 @@ def _forecast(
 ) -> Float[Tensor, "b h n"]:
     """The model's forecast, in the shape of the truth, so that no error is ever broadcast."""
     forecast = model(x, marks)
+    if not isinstance(forecast, Tensor):
+        raise InputError(f"{type(model).__name__} returns a {type(forecast).__name__}; a forecast must be one tensor")
     if forecast.shape != y.shape:
         raise InputError(
             f"the model forecasts {tuple(forecast.shape)} where the windows hold {tuple(y.shape)} (windows, steps, "
@@ -397,10 +482,20 @@ def _at_least_one(**counts: int) -> None:
 
 
 def _device(name: str) -> torch.device:
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(name.split(":")[0], False):
-        raise unknown("device", name, [kind for kind, present in there.items() if present])
-    return torch.device(name)
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    there = ["cpu", *(["cuda", *gpus] if gpus else []), *(["mps"] if torch.backends.mps.is_available() else [])]
+    if name not in there:
+        raise unknown("device", name, there)
+    return own_device(torch.device(name))
+
+
+def _check_precision(name: str) -> None:
+    if name not in PRECISIONS:
+        raise unknown("precision", name, PRECISIONS)
+
+
+def _autocast(precision: str, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 def keep_large_blocks() -> bool:
