@@ -24,13 +24,14 @@ from primecast.data import catalog
 from primecast.data.catalog import CATALOG, Entry, fetch, load_dataset
 from primecast.data.nyc import UNITS, nyc_weather, unit_of
 from primecast.data.presets import OWN, PRESETS, preset
+from primecast.data.synthetic import SYSTEMS
 from primecast.data.windows import Dataset, split
 from primecast.errors import InputError
 
 PAPER_SETS = [
     *("ETTh1", "ETTh2", "ETTm1", "ETTm2", "Exchange", "Weather", "Solar-Energy", "ECL", "Traffic", "PEMS03", "PEMS08")
 ]
-OUR_SETS = ["simbench", "traffic-20", "pems08-tail", "nyc-weather"]
+OUR_SETS = ["simbench", "traffic-20", "pems08-tail", "nyc-weather", *SYSTEMS]
 
 needs_data = pytest.mark.skipif(not os.environ.get("PRIMECAST_DATA"), reason="PRIMECAST_DATA is not set")
 
@@ -87,7 +88,7 @@ def test_window_counts_are_those_of_the_published_benchmark(name: str) -> None:
 def test_the_catalog_holds_the_papers_sets_and_ours() -> None:
     assert list(CATALOG) == PAPER_SETS + OUR_SETS
     assert {name for name, entry in CATALOG.items() if not entry.marks} == {
-        *("Solar-Energy", "PEMS03", "PEMS08", "traffic-20", "pems08-tail")
+        *("Solar-Energy", "PEMS03", "PEMS08", "traffic-20", "pems08-tail", *SYSTEMS)
     }
     assert all(entry.licence and entry.notes and entry.source for entry in CATALOG.values())
 

@@ -11,9 +11,12 @@ import pytest
 from primecast.attention import MECHANISMS
 from primecast.cli import main
 from primecast.data.catalog import CATALOG
+from primecast.engines import Interrupted
+from primecast.experiment import Spec
 from primecast.losses import LOSSES
 from primecast.models import CONTROLS, MODELS
 from primecast.primers import KINDS
+from primecast.studies import STUDIES
 
 QUICK = ["--set", "epochs=1", "--set", "d_model=16", "--set", "n_layers=1", "--set", "batch_size=256"]
 
@@ -60,6 +63,11 @@ def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsy
         (["run", "nyc-weather", "--set", "loss=mape"], "unknown loss 'mape'"),
         (["run", "nyc-weather", "--set", "n_heads=7"], "d_model 64 cannot be divided into n_heads 7"),
         (["run", "nyc-weather", "--horizon", "5000"], "rows"),
+        (["study", "control", "--plan"], "unknown study 'control' (did you mean 'controls'?)"),
+        (["study", "controls"], "say what to do with study 'controls': --plan, --run, --table, --figure"),
+        (["study", "kv", "--figure"], "study 'kv' has no figure; those that have one: lookback, sparsity"),
+        (["study", "kv", "--table", "--store", "nowhere"], "no run of study 'kv' is in nowhere"),
+        (["study", "kv", "--quick", "--run", "--engine", "rai", "--store", "nowhere"], "unknown engine 'rai'"),
         (["fetch", "Weather"], "cannot be fetched"),
         (["fetch", "nothing"], "unknown data set 'nothing'"),
     ],
@@ -89,10 +97,56 @@ def test_a_training_that_cannot_go_on_is_one_sentence_and_exit_code_1(
     assert "primecast: " in capsys.readouterr().err
 
 
+def test_study_lists_every_study(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "study", "--list") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(STUDIES)
+
+
+def test_a_study_goes_from_specs_to_table_and_figure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    settings = {"epochs": 1, "d_model": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
+    sizes = {"horizon": 7, "lookback": 13, "settings": settings}
+    specs = [Spec(dataset="nyc-weather", attention=name, **sizes) for name in ("standard", "prime")]
+    monkeypatch.setattr("primecast.studies.sparsity.specs", lambda quick=False: specs)
+    folders = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "results")]
+    assert call(monkeypatch, "study", "sparsity", "--plan", *folders) == 0
+    assert "0 runs are there, 2 are missing" in capsys.readouterr().out
+    assert call(monkeypatch, "study", "sparsity", "--run", "--table", "--figure", "--workers", "2", *folders) == 0
+    shown = capsys.readouterr()
+    assert "0 runs were there, 2 are new, 0 failed" in shown.out and "# Sparsity" in shown.out
+    assert "2/2" in shown.err
+    made = {path.name for path in (tmp_path / "results").iterdir()}
+    assert made == {"sparsity.csv", "sparsity_blocks.csv", "sparsity.md", "sparsity.png"}
+    assert "2 of 2 runs are there" in (tmp_path / "results" / "sparsity.md").read_text(encoding="utf-8")
+    assert call(monkeypatch, "study", "sparsity", "--plan", "--run", *folders) == 0
+    assert "about 0.0 core-hours are left" in capsys.readouterr().out
+
+
+def test_a_study_with_a_run_that_failed_says_so_and_leaves_with_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("primecast.studies.kv.specs", lambda quick=False: [Spec(dataset="Traffic")])
+    monkeypatch.delenv("PRIMECAST_DATA", raising=False)
+    assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path), "--data-dir", str(tmp_path)) == 1
+    assert "failed: Traffic 96->96" in (err := capsys.readouterr().err) and "traffic.csv" in err
+
+
+def test_an_interrupted_study_says_what_is_left_and_leaves_with_exit_code_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise Interrupted("3 of 5 runs are there")
+
+    monkeypatch.setattr("primecast.experiment.run_all", interrupted)
+    assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path)) == 130
+    assert capsys.readouterr().err == "primecast: 3 of 5 runs are there\n"
+
+
 def test_the_command_and_the_module_are_installed() -> None:
     for command in ([str(Path(sys.executable).parent / "primecast")], [sys.executable, "-m", "primecast"]):
         done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
-        assert all(name in done.stdout for name in ("demo", "list", "fetch", "run"))
+        assert all(name in done.stdout for name in ("demo", "list", "fetch", "run", "study"))
 
 
 def test_the_demo_does_the_whole_job(

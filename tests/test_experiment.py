@@ -2,15 +2,29 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from primecast.data.catalog import load_dataset
 from primecast.data.windows import split
 from primecast.errors import InputError
-from primecast.experiment import Spec, parse_setting, resolve, run
-from primecast.models import attention_options, create_model
+from primecast.experiment import (
+    Spec,
+    fingerprint,
+    key,
+    key_of,
+    parse_setting,
+    resolve,
+    run,
+    settings_of,
+)
+from primecast.models import MODELS, attention_options, create_model
+from primecast.primers import Primer
 from primecast.training import evaluate
 
 QUICK = {"epochs": 1, "d_model": 16, "n_layers": 1, "batch_size": 256}
@@ -77,6 +91,7 @@ def test_settings_replace_the_preset() -> None:
         ({"settings": {"schedule": "step"}}, "unknown schedule 'step'"),
         ({"settings": {"loss": "mape"}}, "unknown loss 'mape'"),
         ({"settings": {"loss.delta": 1}}, "unknown argument of loss mse 'delta'"),
+        ({"probes": ("maqs",)}, r"unknown probe 'maqs' \(did you mean 'maps'\?\)"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_it_starts(spec: dict[str, object], message: str) -> None:
@@ -85,21 +100,232 @@ def test_what_cannot_be_run_is_refused_before_it_starts(spec: dict[str, object],
 
 
 def test_a_row_says_what_was_run_and_can_be_written_as_json() -> None:
-    row = run(Spec(dataset="nyc-weather", horizon=24, settings=QUICK), progress="off")
+    spec = Spec(dataset="nyc-weather", horizon=24, settings=QUICK)
+    whole = run(spec, progress="off")
+    row = whole.fields
     assert json.loads(json.dumps(row)) == row
     expected = (
-        "dataset model attention horizon lookback seed preset mse mae val_mse epochs parameters overhead seconds "
-        "peak_mib versions settings"
+        "key fingerprint dataset model attention horizon lookback seed preset mse mae val_mse val_mae windows epochs "
+        "best_epoch steps parameters overhead overhead_of_attention seconds seconds_per_epoch peak_mib hardware "
+        "versions channel_mse channel_mae step_mse step_mae settings probes"
     )
-    assert set(expected.split()) <= set(row)
+    assert set(expected.split()) == set(row)
     assert row["settings"]["model"]["d_model"] == 16 and row["settings"]["training"]["epochs"] == 1
     assert 0 < row["mse"] < 2 and row["overhead"] > 0 and row["peak_mib"] > 50
+    assert row["key"] == spec.key() == key_of(row) == key_of(json.loads(json.dumps(row)))
+    assert (len(row["channel_mse"]), len(row["step_mae"])) == (24, 24)
+    for name in ("mse", "mae"):
+        assert np.mean(row[f"channel_{name}"]) == pytest.approx(row[name], rel=1e-5)
+        windows = whole.arrays[f"window_{name}"]
+        assert windows.dtype == np.float32 and len(windows) == row["windows"]
+        assert windows.mean(dtype=np.float64) == pytest.approx(row[name], rel=1e-6)
 
 
 def test_the_same_spec_gives_the_same_score_and_another_seed_another() -> None:
     spec = {"dataset": "nyc-weather", "horizon": 24, "attention": "standard", "settings": QUICK}
-    first, again, other = (run(Spec(**spec, seed=s), progress="off")["mse"] for s in (0, 0, 1))  # type: ignore[arg-type]
+    first, again, other = (run(Spec(**spec, seed=s), progress="off").fields["mse"] for s in (0, 0, 1))  # type: ignore[arg-type]
     assert first == again != other
+
+
+# ---------------------------------------------------------------- keys
+
+
+def key_with(**fields: Any) -> str:
+    return key(Spec(**{"dataset": "ETTh1", **fields}), "of the data")
+
+
+def test_a_spec_survives_the_way_to_json_and_back() -> None:
+    spec = Spec(dataset="ETTh1", seed=3, settings={"lr": 1e-3, "primer.base": "identity"}, probes=("maps",))
+    assert Spec.from_json(spec.to_json()) == spec
+    turned = replace(spec, settings={"primer.base": "identity", "lr": 1e-3})
+    assert turned.to_json() == spec.to_json()
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"attention": "prime"},
+        {"attention": "dot+prime"},
+        {"settings": {"primer": "full"}},
+        {"settings": {"primer.hidden": 16, "primer.base": "zero", "primer.layers": False, "primer.rolling": 12}},
+        {"settings": {"lr": 0.0001, "epochs": 10.0, "d_ff": None, "schedule": "halving", "loss": "mse"}},
+        {"settings": {"device": "cpu", "precision": "float32", "rate.primer": 1}},
+        {"preset": "paper", "settings": {"batch_size": 32}},
+    ],
+)  # fmt: skip
+def test_two_spellings_of_one_run_have_one_key(spelling: dict[str, Any]) -> None:
+    assert key_with(**spelling) == key_with()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"attention": "standard"}, {"attention": "dot"}),
+        ({"attention": "standard-zero-output"}, {"attention": "standard", "settings": {"zero_output": True}}),
+        ({"attention": "prime-shuffled-pairs"}, {"settings": {"primer.pairing": "shuffled"}}),
+        ({"settings": {"loss": "fredf"}}, {"settings": {"loss": "fredf", "loss.alpha": 0.8}}),
+        ({"model": "timer_xl"}, {"model": "timer_xl", "settings": {"primer.hidden": 16}}),
+        ({"probes": ("maps", "cost")}, {"probes": ("cost", "maps", "cost")}),
+    ],
+)
+def test_other_names_for_one_run_have_one_key(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert key_with(**one) == key_with(**other) != key_with()
+
+
+def test_everything_that_influences_a_run_changes_its_key() -> None:
+    specs = [
+        {}, {"dataset": "ETTh2"}, {"model": "gat"}, {"attention": "standard"}, {"horizon": 192}, {"lookback": 48},
+        {"seed": 1}, {"attention": "gated"}, {"attention": "standard-zero-output"}, {"probes": ("maps",)},
+    ]  # fmt: skip
+    settings = [
+        {"lr": 2e-4}, {"batch_size": 33}, {"epochs": 9}, {"patience": 4}, {"schedule": "cosine"}, {"drop_last": False},
+        {"precision": "bf16"}, {"rate.primer": 10}, {"rate.head": 10}, {"loss": "mae"}, {"loss": "huber"},
+        {"loss": "huber", "loss.delta": 2}, {"d_model": 128}, {"d_ff": 128}, {"dropout": 0.2}, {"norm": "none"},
+        {"modulate": "k"}, {"primer.base": "identity"}, {"primer.hidden": 32}, {"primer.grouped": False},
+        {"primer.kind": "lead_lag"}, {"primer.sparsity": 0.2}, {"primer.pairing": "shared"}, {"primer.gain": 0.1},
+        {"primer.layers": True}, {"primer.rolling": 6}, {"primer.seed": 1},
+    ]  # fmt: skip
+    keys = [key_with(**spec) for spec in specs] + [key_with(settings=each) for each in settings]
+    keys.append(key(Spec(dataset="ETTh1"), "of other data"))
+    assert len(set(keys)) == len(keys)
+
+
+def test_keys_are_the_same_in_every_version() -> None:
+    """Written down when they were first used: if one of these changes, rows that are there are not found any more."""
+    assert key_with() == "aba5f81401a1c9f6"
+    assert key_with(attention="standard") == "0c805c8044a0ec5d"
+    assert key_with(preset="fredf", settings={"primer.base": "identity", "rate.primer": 10}) == "e0dc4c4906946462"
+
+
+def test_an_argument_that_is_added_later_does_not_change_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key_with()
+    build = MODELS["itransformer"].build
+
+    class Grown(build):  # type: ignore[misc, valid-type]
+        def __init__(
+            self, *, lookback: int, horizon: int, channels: int, marks: int = 0, d_model: int = 128, n_heads: int = 8,
+            n_layers: int = 2, d_ff: int | None = None, dropout: float = 0.1, activation: str = "gelu",
+            norm: str = "instance", mechanism: str = "dot", modulate: str = "kv", zero_output: bool = False,
+            primer: Any = None, new: str = "neutral",
+        ) -> None:  # fmt: skip
+            raise NotImplementedError
+
+    monkeypatch.setattr("primecast.experiment.MODELS", {"itransformer": replace(MODELS["itransformer"], build=Grown)})
+    assert key_with() == before != key_with(settings={"new": "other"})
+
+
+def test_a_default_that_is_changed_keeps_its_keys_when_its_former_value_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = key_with(), key_with(settings={"primer.base": "identity"})
+
+    class Changed(Primer):
+        def __init__(
+            self, kind: str = "full", *, length: int, d_model: int, n_heads: int, hidden: int | None = None,
+            base: str = "identity", rolling: int | None = None, layers: int | None = None,
+        ) -> None:  # fmt: skip
+            raise NotImplementedError
+
+    monkeypatch.setattr("primecast.experiment.Primer", Changed)
+    monkeypatch.setattr("primecast.experiment.FORMER_DEFAULTS", {"primer.base": "zero"})
+    assert (key_with(settings={"primer.base": "zero"}), key_with()) == before
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_settings_written_out_are_those_the_model_is_built_with(name: str) -> None:
+    spec = Spec(dataset="ETTh1", model=name)
+    settings = settings_of(resolve(spec), spec)
+    assert json.loads(json.dumps(settings)) == settings
+    sizes = {"lookback": 96, "horizon": 24, "channels": 3, "seed": 0}
+    written, resolved = (
+        create_model(name, **sizes, **options)
+        for options in (_without_defaults(settings["model"]), resolve(spec).model)
+    )
+    assert {n: p.shape for n, p in written.named_parameters()} == {n: p.shape for n, p in resolved.named_parameters()}
+    for (part, ours), (_, theirs) in zip(written.named_parameters(), resolved.named_parameters(), strict=True):
+        assert torch.equal(ours, theirs), part
+
+
+def _without_defaults(model: dict[str, Any]) -> dict[str, Any]:
+    if model.get("primer") is None:
+        return model
+    return model | {"primer": {n: v for n, v in model["primer"].items() if n not in ("features",)}}
+
+
+def test_the_fingerprint_is_of_the_values_however_they_are_stored(tmp_path: Path) -> None:
+    assert fingerprint("nyc-weather") == load_dataset("nyc-weather").fingerprint
+    dataset = load_dataset("nyc-weather")
+    values = dataset.values.copy()
+    values[5, 3] += 1e-9
+    assert replace(dataset, values=values).fingerprint != dataset.fingerprint
+    assert replace(dataset, values=np.asfortranarray(dataset.values)).fingerprint == dataset.fingerprint
+    with pytest.raises(InputError, match="unknown data set"):
+        Spec(dataset="ETTh3").key()
+    with pytest.raises(InputError, match=r"ETTh1.csv"):
+        Spec(dataset="ETTh1").key(tmp_path)
+
+
+# ---------------------------------------------------------------- what is paired, what is probed, what is passed on
+
+
+@pytest.mark.parametrize("model", ["itransformer", "timer_xl", "gat"])
+def test_standard_and_prime_with_one_seed_start_from_the_same_weights(model: str) -> None:
+    sizes = {"lookback": 96, "horizon": 7, "channels": 3, "d_model": 16, "seed": 5}
+    standard, prime = (
+        dict(create_model(model, **sizes, **attention_options(model, attention)).named_parameters())
+        for attention in ("standard", "prime")
+    )
+    assert standard.keys() < prime.keys() and all(name.startswith("primer.") for name in prime.keys() - standard.keys())
+    for name, value in standard.items():
+        assert torch.equal(value, prime[name]), name
+
+
+def test_standard_and_prime_with_one_seed_see_the_windows_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, list[torch.Tensor]] = {"standard": [], "prime": []}
+    gather = type(split(load_dataset("nyc-weather"), lookback=24, horizon=7).train).batch
+
+    def watched(self: Any, index: torch.Tensor) -> Any:
+        seen[attention].append(index.clone())
+        return gather(self, index)
+
+    monkeypatch.setattr("primecast.data.windows.Windows.batch", watched)
+    for attention in seen:
+        settings = {**QUICK, "epochs": 2, "batch_size": 2048, "d_model": 8, "n_heads": 1}
+        run(Spec(dataset="nyc-weather", lookback=13, horizon=7, attention=attention, settings=settings), progress="off")
+    assert len(seen["standard"]) == len(seen["prime"]) > 4
+    for one, other in zip(*seen.values(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_probes_are_asked_of_the_trained_model_and_their_arrays_lie_beside_the_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def probe(model: nn.Module, splits: Any, dataset: Any) -> dict[str, Any]:
+        assert not model.training
+        return {"channels": splits.test.channels, "set": dataset.name, "map": np.eye(3, dtype=np.float32)}
+
+    monkeypatch.setattr("primecast.probes.PROBES", {"mine": probe})
+    spec = Spec(dataset="nyc-weather", horizon=24, attention="standard", settings=QUICK, probes=("mine",))
+    row = run(spec, progress="off")
+    assert row.fields["probes"] == {"mine": {"channels": 24, "set": "nyc-weather"}}
+    np.testing.assert_array_equal(row.arrays["mine.map"], np.eye(3))
+    assert row.fields["key"] == key_of(row.fields) == spec.key() != replace(spec, probes=()).key()
+
+
+def test_rates_device_and_precision_go_to_training() -> None:
+    plan = resolve(Spec(dataset="ETTh1", settings={"rate.primer": 10, "rate.head": 2, "precision": "bf16"}))
+    assert plan.training["rates"] == {"primer": 10, "head": 2} and plan.training["precision"] == "bf16"
+    assert "device" not in plan.training
+    quick = {**QUICK, "d_model": 8, "n_heads": 1, "batch_size": 2048}
+    sizes = {"dataset": "nyc-weather", "lookback": 13, "horizon": 7}
+    slow, fast = (
+        run(Spec(**sizes, settings=quick | rates), progress="off")  # type: ignore[arg-type]
+        for rates in ({}, {"rate.primer": 10.0})
+    )
+    assert slow.fields["mse"] != fast.fields["mse"]
+    assert fast.fields["settings"]["training"]["rates"] == {"primer": 10.0}
+    with pytest.raises(InputError, match="backbone"):
+        run(Spec(**sizes, settings={**quick, "rate.backbone": 2}), progress="off")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

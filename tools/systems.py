@@ -82,7 +82,8 @@ def run_all(folder: Path) -> None:
                 continue
             print(dataset, system.name, flush=True)
             try:
-                write_json(path, {"system": system.name, **run(Spec(dataset=dataset, **system.spec), progress="off")})
+                row = run(Spec(dataset=dataset, **system.spec), progress="off")
+                write_json(path, {"system": system.name, **row.fields})
             except BaseException:
                 path.unlink()  # not claimed any more
                 raise
@@ -97,7 +98,8 @@ def make_table(folder: Path) -> None:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({k: json.dumps(v, sort_keys=True) if isinstance(v, dict) else v for k, v in row.items()})
+            texts = {k: json.dumps(v, sort_keys=True) if isinstance(v, dict | list) else v for k, v in row.items()}
+            writer.writerow(texts)
     TABLE.write_text(markdown(), encoding="utf-8")
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from primecast.commands import COMMANDS
 from primecast.errors import InputError, TrainingError
 
 app = typer.Typer(
@@ -128,6 +129,7 @@ def run(
 ) -> None:
     """Train and score one benchmark cell, from the data set's preset to its test score."""
     from primecast.data.catalog import CATALOG
+    from primecast.distributed import leads
     from primecast.experiment import Spec, parse_setting
     from primecast.experiment import run as run_cell
 
@@ -143,7 +145,9 @@ def run(
         preset=preset,
         settings=dict(parse_setting(text) for text in settings or []),
     )
-    row = run_cell(spec, root=data_dir, state=state)
+    row = run_cell(spec, root=data_dir, state=state).fields
+    if not leads():  # under torchrun all processes have the row, and one prints it
+        return
     if as_json:
         print(json.dumps(row))
         return
@@ -155,6 +159,78 @@ def run(
         f"  {row['parameters']} parameters, of which the primer adds {100 * row['overhead']:.2f} % to the model; "
         f"{row['seconds']:.1f} s, peak {row['peak_mib']:.0f} MiB"
     )
+
+
+@app.command()
+def study(
+    name: Annotated[str | None, typer.Argument(help="A study of `primecast study --list`.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the studies.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what is there, what is missing, and core-hours.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run what is missing; may be cut off and repeated.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Write the CSV files and the table into --out.")] = False,
+    figure: Annotated[bool, typer.Option("--figure", help="Draw the figure from the CSV files in --out.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, on data of the package.")] = False,
+    store: Annotated[Path, typer.Option(help="Folder of the runs; several machines may share it.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder of tables and figures.")] = Path("results"),
+    workers: Annotated[int | None, typer.Option(help="Runs at a time; as many as cores.")] = None,
+    engine: Annotated[str, typer.Option(help="local (processes) or ray.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else one is started here.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data files; else PRIMECAST_DATA.")] = None,
+) -> None:
+    """Run a study, and make its table and figure from the runs."""
+    from primecast.studies import STUDIES, load_study
+
+    if show_list or name is None:
+        for each in STUDIES:
+            print(f"{each:18} {load_study(each).TITLE}")
+        return
+    module = load_study(name)
+    if figure and not hasattr(module, "figure"):
+        drawn = [each for each in STUDIES if hasattr(load_study(each), "figure")]
+        raise InputError(f"study {name!r} has no figure; those that have one: {', '.join(drawn)}")
+    if quick and not (run or plan or table or figure):
+        run = table = True
+    if not (run or plan or table or figure):
+        raise InputError(f"say what to do with study {name!r}: --plan, --run, --table, --figure; or --quick alone")
+
+    from primecast.engines import Interrupted
+    from primecast.experiment import run_all
+    from primecast.store import Store
+    from primecast.studies import results
+
+    if quick:  # not among the committed results
+        out = out / "quick"
+    runs = Store(store)
+    specs = module.specs(quick=quick)
+    if plan:
+        print(results.plan(specs, runs, out=out, root=data_dir))
+    failed: dict[str, str] = {}
+    if run:
+        try:
+            report = run_all(specs, runs, engine=engine, workers=workers, root=data_dir, address=address)
+        except Interrupted as stop:
+            print(f"primecast: {stop}", file=sys.stderr)
+            sys.exit(130)
+        failed = report.failed
+        print(f"{report.there} runs were there, {report.done + report.elsewhere} are new, {len(failed)} failed")
+        for shown, sentence in failed.items():
+            print(f"failed: {shown}: {sentence}", file=sys.stderr)
+    if table:
+        frame, blocks = results.collect(specs, runs, data_dir)
+        if frame.empty:
+            raise InputError(f"no run of study {name!r} is in {store}: `primecast study {name} --run` makes them")
+        results.write_results(name, out, frame, blocks)
+        print((out / f"{name}.md").read_text(encoding="utf-8"))
+    if figure:
+        drawing = module.figure(results.read_results(name, out)[0])
+        drawing.savefig(out / f"{name}.png", dpi=150)
+        print(out / f"{name}.png")
+    if failed:
+        sys.exit(1)
+
+
+for command in COMMANDS:
+    app.command()(command)
 
 
 def main() -> None:

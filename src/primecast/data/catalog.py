@@ -5,7 +5,7 @@ the iTransformer benchmark. They are taken as published, flaws and all, because 
 stamps, gaps and stand-in values such as -9999 stay. Only PEMS has its missing values filled (see windows.split).
 
 `load_dataset` reads files that are already there and never uses the network; `fetch` downloads what has a public source
-with a known checksum.
+with a known checksum. Synthetic systems are made when they are loaded.
 
 Letters: t rows, n channels.
 """
@@ -21,6 +21,7 @@ import pooch
 from primecast.data.formats import FORMATS, Table
 from primecast.data.frames import uncompressed
 from primecast.data.nyc import nyc_weather_table
+from primecast.data.synthetic import SYSTEM_ROWS, SYSTEMS, system
 from primecast.data.windows import Borders, Cuts, Dataset, Fixed, Ratio
 from primecast.errors import InputError, unknown
 
@@ -37,7 +38,7 @@ class Entry:
     """One data set of the catalog.
 
     files:     file name (uncompressed) -> sha256 of the uncompressed bytes, None where none is known to us.
-    form:      a name in formats.FORMATS, or "embedded" for what comes with the package.
+    form:      a name in formats.FORMATS, "embedded" for what comes with the package, or "made" for what is computed.
     frequency: sampling step, as pandas writes it. season: steps of the seasonal-naive period.
     marks:     whether the benchmark feeds calendar marks to the model.
     fill_gaps: whether missing values are filled after scaling.
@@ -78,6 +79,25 @@ def _ett(file: str, sha256: str, *, frequency: str, rows: int, day: int) -> Entr
         url=f"{ETT_FILES}/{file}",
     )
 
+
+SYNTHETIC: dict[str, Entry] = {
+    name: Entry(
+        files={},
+        form="made",
+        rows=SYSTEM_ROWS,
+        channels=13,
+        frequency="h",
+        borders=Ratio(train=0.7, test=0.2),
+        horizons=SHORT,
+        season=24,
+        licence="that of primecast",
+        notes="A made system whose leaders, lags and unrelated channels are known (synthetic.py). Not of the paper. "
+        "Lags are 2 to 7 steps, so leaders tell of the first steps of a horizon only.",
+        source="it is made by primecast",
+        marks=False,
+    )
+    for name in SYSTEMS
+}
 
 CATALOG: dict[str, Entry] = {
     "ETTh1": _ett(
@@ -276,6 +296,7 @@ CATALOG: dict[str, Entry] = {
         "2013-05-09. Wind direction is in degrees, 360 for north, 0 when calm: it is circular.",
         source="it comes with primecast",
     ),
+    **SYNTHETIC,
 }
 
 
@@ -289,7 +310,7 @@ def load_dataset(name: str, root: Path | str | None = None) -> Dataset:
     (8730, 24)
     """
     entry = _entry(name)
-    table = nyc_weather_table() if entry.form == "embedded" else _read(name, entry, root)
+    table = _read(name, entry, root)
     if table.values.shape != (entry.rows, entry.channels):
         rows, channels = table.values.shape
         raise InputError(
@@ -319,7 +340,7 @@ def fetch(name: str, *, cache: Path | str | None = None) -> Path:
     A download that fails or whose checksum is wrong leaves no file behind.
     """
     entry = _entry(name)
-    if entry.form == "embedded":
+    if not entry.files:
         raise InputError(f"data set {name!r} need not be fetched: {entry.source}")
     if entry.url is None:
         raise InputError(
@@ -345,6 +366,11 @@ def _entry(name: str) -> Entry:
 
 
 def _read(name: str, entry: Entry, root: Path | str | None) -> Table:
+    if entry.form == "embedded":
+        return nyc_weather_table()
+    if entry.form == "made":
+        dataset = system(name).dataset
+        return Table(dataset.values.copy(), dataset.index, dataset.names)
     contents = {file: _find(name, entry, file, sha256, root) for file, sha256 in entry.files.items()}
     return FORMATS[entry.form](contents)
 

@@ -9,6 +9,7 @@ patience 3, instance normalisation on.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from primecast.data.synthetic import SYSTEMS
 from primecast.errors import unknown
 
 
@@ -40,6 +41,7 @@ OWN = {
     "traffic-20": Settings(d_model=128, n_layers=2, lr=5e-4, batch_size=32, note=UNPUBLISHED),
     "pems08-tail": Settings(d_model=256, n_layers=2, lr=5e-4, batch_size=32, note=UNPUBLISHED),
     "nyc-weather": Settings(d_model=64, n_layers=2, lr=5e-4, batch_size=32, epochs=5, note=UNPUBLISHED),
+    **{name: Settings(d_model=64, n_layers=2, lr=5e-4, batch_size=32, note=UNPUBLISHED) for name in SYSTEMS},
 }
 
 OFFICIAL = {

@@ -13,7 +13,8 @@ Letters: t rows, n channels; i and j channels, `lead[i, j] > 0` when i leads j b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -95,6 +96,28 @@ def lagged_system(
         marks=False,
     )
     return SyntheticSystem(dataset=dataset, truth=_truth(groups))
+
+
+SYSTEM_ROWS = 10_000
+SYSTEMS: dict[str, Callable[[], SyntheticSystem]] = {
+    "synthetic-lagged-0": partial(lagged_system, rows=SYSTEM_ROWS, seed=0),
+    "synthetic-lagged-1": partial(lagged_system, rows=SYSTEM_ROWS, seed=1),
+    "synthetic-noisy-0": partial(lagged_system, rows=SYSTEM_ROWS, seed=0, noise=1.0),
+}
+"""Systems known by name, as the catalog lists them; noisy: what followers add of their own is as large as a driver."""
+
+
+@cache
+def system(name: str) -> SyntheticSystem:
+    """The system of this name, the same every time.
+
+    >>> system("synthetic-lagged-0").dataset.values.shape
+    (10000, 13)
+    """
+    if name not in SYSTEMS:
+        raise unknown("synthetic system", name, SYSTEMS)
+    made = SYSTEMS[name]()
+    return replace(made, dataset=replace(made.dataset, name=name))
 
 
 @dataclass(frozen=True)

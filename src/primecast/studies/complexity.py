@@ -1,0 +1,115 @@
+"""Cost and error against the density of a drawn graph: at which density does prime attention reach standard at full?"""
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from primecast.experiment import Spec
+from primecast.plots import curve_figure
+from primecast.studies import wide
+from primecast.studies.grid import Variants, grid
+from primecast.studies.probed import answers, over_seeds, table
+from primecast.studies.tables import READING, comparison_table, with_variants
+
+TITLE = "Time, memory and error of a graph attention network by density, on Weather"
+
+SMALL = {"d_model": 64, "d_ff": 64, "n_layers": 2}
+DENSITIES = (1.0, 0.8, 0.6, 0.4, 0.2)
+
+LEGEND = """\
+A graph attention network whose attention runs over listed pairs of channels alone; *density* is the share of the
+ordered pairs that are joined, drawn anew for each seed, the same graph for both attentions. Cost at 32 windows on one
+thread: processor time of a training step, memory that autograd keeps for the backward pass. Mean ± standard deviation
+over seeds. Two layers of width 64: the paper does not tell the size of its network, and ten of them are trained."""
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """From full graphs downwards; then the wide set, whose runs are those of `wide`."""
+    if quick:
+        return _runs("nyc-weather", (1.0, 0.2), seed=0, horizon=24)
+    runs = [spec for seed in range(2) for spec in _runs("Weather", DENSITIES, seed=seed, horizon=96)]
+    return [*runs, *wide.specs()]
+
+
+def _runs(dataset: str, densities: Sequence[float], *, seed: int, horizon: int) -> list[Spec]:
+    return grid(
+        variants(densities),
+        [dataset],
+        seeds=[seed],
+        horizons=[horizon],
+        model="gat",
+        probes=("cost",),
+        settings={**SMALL, "graph_seed": seed},
+    )
+
+
+def variants(densities: Iterable[float]) -> Variants:
+    return {
+        f"{attention}, {density:.0%}": {"attention": attention, "settings": {"density": density}}
+        for density in densities
+        for attention in ("standard", "prime")
+    }
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    graphs, rest = frame[frame["model"] == "gat"], frame[frame["model"] != "gat"]
+    runs = _costs(graphs)
+    lines = [
+        {
+            "density": f"{density:.0%}",
+            "attention": attention,
+            "seeds": len(part),
+            "training step (ms)": over_seeds(part["step_ms"], 0),
+            "forecast (ms)": over_seeds(part["forward_ms"], 0),
+            "kept (MiB)": over_seeds(part["kept_mib"], 0),
+        }
+        for (density, attention), part in runs.groupby(["density", "attention"])
+    ]
+    errors = comparison_table(with_variants(graphs, variants(DENSITIES)), blocks, baseline="standard, 100%")
+    parts = [reached(runs), f"{errors}\n{READING}", f"{table(lines)}\n{LEGEND}"]
+    if len(rest):
+        parts += ["## The same two attentions over all pairs of a wide set", wide.render(rest, blocks).rstrip()]
+    return "\n\n".join(parts) + "\n"
+
+
+def reached(runs: pd.DataFrame) -> str:
+    """At which density prime is as good as standard at the highest, and what it costs there, in a sentence."""
+    standard, prime = (
+        runs[runs["attention"] == attention].groupby("density")[["mse", "step_ms", "kept_mib"]].mean()
+        for attention in ("standard", "prime")
+    )
+    if standard.empty or prime.empty:
+        return "Standard and prime are not both there yet."
+    full = standard.loc[standard.index.max()]
+    target = f"standard attention at {standard.index.max():.0%} (MSE {full['mse']:.4f})"
+    lowest = standard.loc[standard.index.min()]
+    own = (
+        f"What density itself is worth: standard attention has {lowest['mse']:.4f} at {lowest.name:.0%} "
+        f"({lowest['mse'] / full['mse'] - 1:+.1%})."
+    )
+    enough = prime[prime["mse"] <= full["mse"]]
+    if enough.empty:
+        best = prime.sort_values("mse").iloc[0]
+        said = f"Prime attention reaches {target} at no density; its best is {best['mse']:.4f} at {best.name:.0%}."
+        return f"{said} {own}"
+    there = enough.loc[enough.index.min()]
+    step, memory = (there[name] / full[name] for name in ("step_ms", "kept_mib"))
+    return (
+        f"Prime attention is as good as {target} from density {there.name:.0%} on (MSE {there['mse']:.4f}); there a "
+        f"training step takes {step:.2f} times, and memory {memory:.2f} times, that of standard attention at full "
+        f"density. The paper: 60 %, with less of both. {own}"
+    )
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """Error, time and memory against density; the dotted line is the error of standard attention at full density."""
+    runs = _costs(frame[frame["model"] == "gat"])
+    full = runs[(runs["attention"] == "standard") & (runs["density"] == runs["density"].max())]
+    panels = {"mse": "MSE", "step_ms": "training step (ms)", "kept_mib": "kept for backward (MiB)"}
+    return curve_figure(runs, x="density", panels=panels, hue="attention", marks={"mse": float(full["mse"].mean())})
+
+
+def _costs(graphs: pd.DataFrame) -> pd.DataFrame:
+    runs = answers(graphs, "cost")
+    return runs.assign(density=[settings["model"]["density"] for settings in runs["settings"]])

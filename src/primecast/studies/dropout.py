@@ -1,0 +1,81 @@
+"""Dropout, tuned on validation for standard and for prime attention over the same grid."""
+
+import pandas as pd
+
+from primecast.experiment import Spec
+from primecast.statistics import cells
+from primecast.studies.grid import Variants, grid
+from primecast.studies.tables import READING, comparison_table, markdown_table, with_variants
+
+TITLE = "Dropout, tuned on validation for both"
+
+SHARES = (0.1, 0.2, 0.4, 0.8)
+VARIANTS: Variants = {
+    f"{attention}, {share}": {"attention": attention, "settings": {"dropout": share}}
+    for attention in ("standard", "prime")
+    for share in SHARES
+}
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """The quick sets first; two seeds."""
+    if quick:
+        return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 2})
+    return grid(VARIANTS, ["ETTh1", "ETTh2", "Exchange", "Weather", "ETTm1"], seeds=range(2))
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """The grid on validation, then each one's best against the other's on test."""
+    named = with_variants(frame, VARIANTS)
+    best = chosen(named)
+    picked = pd.concat(
+        [
+            named[(named["dataset"] == dataset) & (named["variant"] == f"{attention}, {share}")].assign(
+                variant=f"{attention}, its best"
+            )
+            for (dataset, attention), share in best.items()
+        ],
+        ignore_index=True,
+    )
+    beside = {(dataset, int(horizon), f"{attention}, its best"): str(share)
+              for (dataset, attention), share in best.items()
+              for horizon in dict.fromkeys(named[named["dataset"] == dataset]["horizon"])}  # fmt: skip
+    return "\n".join(
+        [
+            "## Validation MSE\n",
+            _grid(named),
+            "## Test, each at its best dropout\n",
+            READING,
+            "",
+            comparison_table(picked, blocks, baseline="standard, its best", beside={"dropout": beside}),
+            "## Test, all of the grid\n",
+            comparison_table(named, blocks, baseline={f"prime, {share}": f"standard, {share}" for share in SHARES}),
+        ]
+    )
+
+
+def chosen(named: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Of each data set and attention, the dropout with the lowest mean validation MSE."""
+    best: dict[tuple[str, str], tuple[float, float]] = {}
+    for _, cell in _means(named).iterrows():
+        where = (str(cell["dataset"]), str(cell["attention"]))
+        found = (float(cell["mean"]), float(cell["share"]))
+        best[where] = min(found, best.get(where, found))
+    return {where: share for where, (_, share) in best.items()}
+
+
+def _means(named: pd.DataFrame) -> pd.DataFrame:
+    table = cells(named, ["dataset", "variant"], "val_mse")
+    table[["attention", "share"]] = table["variant"].str.split(", ", expand=True)
+    return table
+
+
+def _grid(named: pd.DataFrame) -> str:
+    table, best = _means(named), chosen(named)
+    lines = []
+    for (dataset, attention), share in best.items():
+        part = table[(table["dataset"] == dataset) & (table["attention"] == attention)].set_index("share")["mean"]
+        shown = [f"{part[str(each)]:.4f}" if str(each) in part.index else "" for each in SHARES]
+        marked = [f"**{text}**" if each == share else text for each, text in zip(SHARES, shown, strict=True)]
+        lines.append([dataset, attention, *marked])
+    return markdown_table(["data set", "attention", *map(str, SHARES)], lines)

@@ -1,0 +1,40 @@
+"""What a primer should touch: keys, values or both."""
+
+import pandas as pd
+
+from primecast.experiment import Spec
+from primecast.studies.grid import Variants, grid
+from primecast.studies.published import PAPER_KV, paper
+from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
+
+TITLE = "Primed keys, primed values, or both"
+
+VARIANTS: Variants = {
+    "standard": {"attention": "standard"},
+    "keys only": {"attention": "prime", "settings": {"modulate": "k"}},
+    "values only": {"attention": "prime", "settings": {"modulate": "v"}},
+    "keys and values": {"attention": "prime"},
+}
+PRINTED = dict(zip(("standard", "k", "v", "kv"), VARIANTS, strict=True))
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """ETTh1 and ETTh2, then Weather; three seeds."""
+    if quick:
+        return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 3})
+    return grid(VARIANTS, ["ETTh1", "ETTh2", "Weather"], seeds=range(3))
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """All against standard attention."""
+    named = with_variants(frame, VARIANTS)
+    printed = {(*place, PRINTED[name]): text for place, row in paper(PAPER_KV).items() for name, text in row.items()}
+    return "\n".join(
+        [
+            READING,
+            "",
+            comparison_table(named, blocks, baseline="standard", beside={"paper (MSE)": printed}),
+            "Over all cells:\n",
+            summary_table(named, blocks, baseline="standard"),
+        ]
+    )

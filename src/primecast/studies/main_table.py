@@ -1,0 +1,58 @@
+"""The paper's main table: three backbones with standard and with prime attention."""
+
+import pandas as pd
+
+from primecast.experiment import Spec
+from primecast.studies.grid import Variants, grid
+from primecast.studies.published import PAPER_MAIN, backbone, paper
+from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
+
+TITLE = "Three backbones, standard and prime"
+
+ITRANSFORMER: Variants = {
+    "iTransformer": {"attention": "standard"},
+    "iTransformer+prime": {"attention": "prime"},
+}
+OTHERS: Variants = {
+    "FreDF": {"attention": "standard", "preset": "fredf"},
+    "FreDF+prime": {"attention": "prime", "preset": "fredf"},
+    "Timer-XL": {"model": "timer_xl", "attention": "standard"},
+    "Timer-XL+prime": {"model": "timer_xl", "attention": "prime"},
+}
+VARIANTS: Variants = {**OTHERS, **ITRANSFORMER}
+BASELINES = {f"{name}+prime": name for name in ("FreDF", "Timer-XL", "iTransformer")}
+NARROW = ["ETTh1", "ETTh2", "Exchange", "ETTm1", "ETTm2", "Weather"]
+WIDE = ["Solar-Energy", "ECL", "Traffic"]
+LONG = [96, 192, 336, 720]
+SEEDS = range(3)
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """iTransformer at horizon 96 on the narrow sets first; the wide ones, which are large, last."""
+    if quick:
+        return grid(ITRANSFORMER, ["nyc-weather"], seeds=range(2), horizons=[24], settings={"epochs": 3})
+    wide = [*grid(VARIANTS, WIDE, seeds=SEEDS, horizons=LONG)]
+    roads = {**ITRANSFORMER, **{name: OTHERS[name] for name in ("FreDF", "FreDF+prime")}}
+    return [
+        *grid(ITRANSFORMER, NARROW, seeds=SEEDS),
+        *grid(ITRANSFORMER, NARROW, seeds=SEEDS, horizons=LONG[1:]),
+        *grid(OTHERS, NARROW, seeds=SEEDS, horizons=LONG),
+        *wide,
+        *grid(roads, ["PEMS03", "PEMS08"], seeds=SEEDS, horizons=[12, 24, 48, 96]),
+    ]
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """Each backbone primed against itself, with the paper's values and the backbone's own."""
+    named = with_variants(frame, VARIANTS)
+    printed = {(*place, name): text for place, row in paper(PAPER_MAIN).items() for name, text in row.items()}
+    published = {(*place, "iTransformer"): text for place, text in backbone().items()}
+    return "\n".join(
+        [
+            READING,
+            "\n`paper`: printed in the prime attention paper; `published`: by the authors of the backbone.\n",
+            comparison_table(named, blocks, baseline=BASELINES, beside={"paper": printed, "published": published}),
+            "Over all cells:\n",
+            summary_table(named, blocks, baseline=BASELINES),
+        ]
+    )

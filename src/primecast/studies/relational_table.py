@@ -1,0 +1,54 @@
+"""Prime attention beside other ways to use relations between channels."""
+
+import pandas as pd
+
+from primecast.experiment import Spec
+from primecast.studies.grid import Variants, grid
+from primecast.studies.published import PAPER_RELATIONAL, paper
+from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
+
+TITLE = "Prime attention beside other relational models"
+
+VARIANTS: Variants = {
+    "prime (iTransformer)": {"attention": "prime"},
+    "DIFF": {"attention": "differential"},
+    "LagTS, our reconstruction": {"model": "lagts-reconstruction", "attention": "standard"},
+    "LIFT": {"model": "lift", "attention": "standard"},
+    "Autoformer": {"model": "autoformer", "attention": "standard"},
+}
+PRINTED = dict(zip(("prime", "DIFF", "LagTS", "LIFT", "Autoformer"), VARIANTS, strict=True))
+LONG = [96, 192, 336, 720]
+SEEDS = range(3)
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """All but Autoformer at horizon 96 first: it takes longer than the rest together."""
+    if quick:
+        quick_ones = {name: VARIANTS[name] for name in list(VARIANTS)[:2]}
+        return grid(quick_ones, ["nyc-weather"], seeds=range(2), horizons=[24], settings={"epochs": 3})
+    narrow, most = ["ETTh1", "ETTh2", "Exchange", "Weather"], {**VARIANTS}
+    slow = {"Autoformer": most.pop("Autoformer")}
+    return [
+        *grid(most, narrow, seeds=SEEDS),
+        *grid(slow, narrow, seeds=SEEDS),
+        *grid(VARIANTS, narrow, seeds=SEEDS, horizons=LONG[1:]),
+        *grid(VARIANTS, ["ECL", "Traffic"], seeds=SEEDS, horizons=LONG),
+    ]
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """Each against prime attention."""
+    named = with_variants(frame, VARIANTS)
+    printed = {
+        (*place, PRINTED[name]): text for place, row in paper(PAPER_RELATIONAL).items() for name, text in row.items()
+    }
+    baseline = next(iter(VARIANTS))
+    return "\n".join(
+        [
+            READING,
+            "\n`paper`: printed in the prime attention paper.\n",
+            comparison_table(named, blocks, baseline=baseline, beside={"paper": printed}),
+            "Over all cells:\n",
+            summary_table(named, blocks, baseline=baseline),
+        ]
+    )

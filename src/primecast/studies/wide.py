@@ -1,0 +1,49 @@
+"""The wide case with real data: 177 load profiles, standard and prime."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from primecast.experiment import Spec
+from primecast.plots import bar_figure
+from primecast.studies.grid import grid
+from primecast.studies.probed import PAIR, answers, over_seeds, table
+from primecast.studies.tables import READING, comparison_table, with_variants
+
+TITLE = "SimBench: 177 load profiles, standard and prime, with their cost"
+
+LEGEND = """\
+Horizon 96, look-back 96, settings of our own (nothing is published for this data set), three epochs. Cost at 32 windows
+on one thread: processor time of a training step, memory that autograd keeps for the backward pass. Mean ± standard
+deviation over seeds."""
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """One seed of both, then a second; three epochs, because one takes 8 to 14 minutes of a core."""
+    if quick:
+        return grid(PAIR, ["nyc-weather"], seeds=[0], horizons=[24], probes=("cost",))
+    return grid(PAIR, ["simbench"], seeds=range(2), probes=("cost",), settings={"epochs": 3})
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    lines = [
+        {
+            "data set": dataset,
+            "attention": attention,
+            "seeds": len(runs),
+            "training step (ms)": over_seeds(runs["step_ms"], 0),
+            "forecast (ms)": over_seeds(runs["forward_ms"], 0),
+            "kept (MiB)": over_seeds(runs["kept_mib"], 0),
+            "parameters": f"{int(runs['parameters'].iloc[0]):,}",
+        }
+        for (dataset, attention), runs in answers(frame, "cost").groupby(["dataset", "attention"], sort=False)
+    ]
+    errors = comparison_table(with_variants(frame, PAIR), blocks, baseline="standard")
+    return f"{errors}\n{READING}\n\n{table(lines)}\n{LEGEND}\n"
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """Error, time and memory of both, relative to standard."""
+    runs = answers(frame, "cost").groupby("attention", sort=False)[["mse", "step_ms", "forward_ms", "kept_mib"]].mean()
+    shares = (runs / runs.loc["standard"]).T
+    shares.index = pd.Index(["error", "training step", "forecast", "memory kept"])
+    return bar_figure({"relative to standard": shares}, label="times standard")

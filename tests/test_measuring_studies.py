@@ -1,0 +1,219 @@
+"""The studies that probe trained models: what they run, and what they make of the rows."""
+
+import hashlib
+import io
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from primecast import probes
+from primecast.data import load_dataset, split
+from primecast.data.catalog import CATALOG, SYNTHETIC
+from primecast.data.presets import PRESETS, Settings
+from primecast.data.synthetic import SYSTEMS
+from primecast.experiment import Spec, resolve
+from primecast.models import create_model
+from primecast.statistics import blocks_frame
+from primecast.studies import attention_maps, complexity, forecasts, known_truth, single_point_of_failure, wide
+from primecast.studies.probed import answers, most_common, over_seeds, table
+from primecast.studies.results import read_results, write_results
+
+STUDIES = [complexity, attention_maps, forecasts, single_point_of_failure, known_truth, wide]
+NAMES = [study.__name__.rpartition(".")[2] for study in STUDIES]
+
+
+@pytest.fixture(autouse=True)
+def systems_are_in_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SYSTEMS:
+        monkeypatch.setitem(CATALOG, name, SYNTHETIC[name])
+        for preset in PRESETS.values():
+            monkeypatch.setitem(preset, name, Settings(d_model=64, n_layers=2, lr=5e-4, batch_size=32))
+
+
+# ---------------------------------------------------------------- what is run
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=NAMES)
+@pytest.mark.parametrize("quick", [True, False])
+def test_specs_resolve_come_in_pairs_and_ask_what_the_study_reads(study: Any, quick: bool) -> None:
+    specs = study.specs(quick=quick)
+    assert study.TITLE and specs
+    assert len({spec.to_json() for spec in specs}) == len(specs)
+    for spec in specs:
+        assert resolve(spec).probes == tuple(sorted(spec.probes)) != ()
+    for first, second in zip(specs[::2], specs[1::2], strict=True):
+        assert (first.attention, second.attention) == ("standard", "prime")
+        assert {**vars(first), "attention": None} == {**vars(second), "attention": None}
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=NAMES)
+def test_a_quick_study_needs_no_download(study: Any) -> None:
+    assert {spec.dataset for spec in study.specs(quick=True)} <= {"nyc-weather", *SYSTEMS}
+
+
+def test_one_training_serves_three_studies() -> None:
+    assert attention_maps.specs() == forecasts.specs() == single_point_of_failure.specs()
+
+
+def test_complexity_starts_with_full_graphs_and_draws_a_graph_for_each_seed() -> None:
+    specs = complexity.specs()
+    graphs = [spec for spec in specs if spec.model == "gat"]
+    assert [spec.settings["density"] for spec in graphs[:10:2]] == [1.0, 0.8, 0.6, 0.4, 0.2]
+    assert all(spec.settings["graph_seed"] == spec.seed for spec in graphs)
+    assert specs[len(graphs) :] == wide.specs()
+
+
+# ---------------------------------------------------------------- what is made of it
+
+
+@cache
+def row(text: str) -> dict[str, Any]:
+    """A row as a run leaves it, of a small model that was not trained; runs that studies share are made once."""
+    spec = Spec.from_json(text)
+    dataset = load_dataset(spec.dataset)
+    splits = split(dataset, lookback=41, horizon=5)
+    options = {"density": spec.settings["density"]} if spec.model == "gat" else {}
+    model = create_model(
+        spec.model,
+        lookback=41,
+        horizon=5,
+        channels=splits.test.channels,
+        marks=splits.test.mark_count,
+        d_model=6,
+        n_heads=2,
+        n_layers=1,
+        primer="full" if spec.attention == "prime" else None,
+        seed=spec.seed,
+        **options,
+    ).eval()
+    told = {probe: probes.PROBES[probe](model, splits, dataset) for probe in spec.probes}
+    return {
+        "key": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "spec": text,
+        "fingerprint": dataset.fingerprint,
+        **{name: getattr(spec, name) for name in ("dataset", "model", "attention", "horizon", "lookback", "seed")},
+        "mse": 0.3 + spec.seed / 100,
+        "mae": 0.4,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "settings": {"model": options},
+        "versions": {},
+        **{name: [0.3] for name in ("channel_mse", "channel_mae", "step_mse", "step_mae")},
+        "probes": {
+            probe: {name: value for name, value in answer.items() if not isinstance(value, np.ndarray)}
+            for probe, answer in told.items()
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def quick_rows() -> Mapping[str, pd.DataFrame]:
+    """Of every study, with few windows."""
+    with pytest.MonkeyPatch.context() as few:
+        for name, count in {
+            "BATCH": 7, "MAP_WINDOWS": 11, "LOSS_WINDOWS": 7, "LOSS_FORECASTS": 7, "RELATION_WINDOWS": 13, "TIMED": 1
+        }.items():  # fmt: skip
+            few.setattr(probes, name, count)
+        return {
+            name: pd.DataFrame([row(spec.to_json()) for spec in study.specs(quick=True)])
+            for name, study in zip(NAMES, STUDIES, strict=True)
+        }
+
+
+def blocks_of(frame: pd.DataFrame) -> pd.DataFrame:
+    errors = {key: np.random.default_rng(number).random(997) for number, key in enumerate(frame["key"])}
+    return blocks_frame({key: {"window_mse": found, "window_mae": found} for key, found in errors.items()})
+
+
+@pytest.mark.parametrize(("name", "study"), list(zip(NAMES, STUDIES, strict=True)), ids=NAMES)
+def test_table_and_figure_are_made_from_the_committed_files(
+    name: str, study: Any, quick_rows: Mapping[str, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("primecast.studies.STUDIES", NAMES)
+    frame = quick_rows[name]
+    write_results(name, tmp_path, frame, blocks_of(frame))
+    read, blocks = read_results(name, tmp_path)
+    text = study.render(read, blocks)
+    assert text.strip() in (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+    tables = re.findall(r"(?:^\|.*\|$\n)+", text, flags=re.MULTILINE)
+    assert tables
+    for lines in tables:
+        assert len({line.count("|") for line in lines.splitlines()}) == 1 and lines.count("\n") >= 4
+    assert "nan" not in text
+    figure = study.figure(read)
+    assert isinstance(figure, Figure)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=30)
+    assert len(file.getvalue()) > 3000
+
+
+def test_concentration_stands_beside_an_even_share(quick_rows: Mapping[str, pd.DataFrame]) -> None:
+    frame = quick_rows["attention_maps"]
+    text = attention_maps.render(frame, blocks_of(frame))
+    told = answers(frame, "maps")
+    assert "| nyc-weather | standard | 2 |" in text and "| 4.2 % |" in text  # 24 channels
+    standard = told[told["attention"] == "standard"]["top_share"]
+    assert f"{100 * standard.mean():.1f} ± {100 * standard.std():.1f} %" in text
+
+
+def test_known_truth_scores_every_source_once(quick_rows: Mapping[str, pd.DataFrame]) -> None:
+    frame = quick_rows["known_truth"]
+    text = known_truth.render(frame, blocks_of(frame))
+    for name, _, _ in known_truth.SOURCES:
+        assert len(re.findall(rf"\| {name} \|", text)) == 1
+    alone = frame[frame["attention"] == "standard"]
+    assert "primer, trained" not in known_truth.render(alone, blocks_of(alone))
+
+
+def densities(prime: Mapping[float, float]) -> pd.DataFrame:
+    lines = [("standard", density, 0.20 - density / 100) for density in (0.2, 0.6, 1.0)]
+    lines += [("prime", density, mse) for density, mse in prime.items()]
+    return pd.DataFrame(
+        [
+            {"attention": attention, "density": density, "mse": mse, "step_ms": 100 * density, "kept_mib": 7 * density}
+            for attention, density, mse in lines
+        ]
+    )
+
+
+def test_the_density_at_which_prime_is_as_good_is_found() -> None:
+    said = complexity.reached(densities({0.2: 0.21, 0.6: 0.189, 1.0: 0.18}))
+    assert "as good as standard attention at 100% (MSE 0.1900) from density 60% on (MSE 0.1890)" in said
+    assert "a training step takes 0.60 times, and memory 0.60 times" in said
+    never = complexity.reached(densities({0.2: 0.25, 1.0: 0.22}))
+    assert "(MSE 0.1900) at no density; its best is 0.2200 at 100%." in never
+    assert never.endswith("standard attention has 0.1980 at 20% (+4.2%).") and said.endswith("at 20% (+4.2%).")
+    assert "not both there" in complexity.reached(densities({}))
+
+
+# ---------------------------------------------------------------- numbers as text
+
+
+def test_a_spread_is_mean_and_deviation_over_seeds() -> None:
+    assert over_seeds(pd.Series([0.1, 0.2, 0.3]), 2) == "0.20 ± 0.10"
+    assert over_seeds(pd.Series([0.5]), 1, percent=True) == "50.0 %"
+    assert over_seeds(pd.Series([0.25, 0.75]), 0, percent=True) == "50 ± 35 %"
+    assert over_seeds(pd.Series([None, None])) == "none"
+
+
+def test_the_most_common_name_says_how_common() -> None:
+    assert most_common(pd.Series(["a", "a"])) == "a"
+    assert most_common(pd.Series(["b", "a", "b"])) == "b (2 of 3)"
+
+
+def test_a_table_has_the_columns_of_its_lines() -> None:
+    assert table([{"a": 1, "b": "x"}, {"a": 2, "b": None}]) == "| a | b |\n| --- | --- |\n| 1 | x |\n| 2 | None |\n"
+
+
+def test_answers_are_those_of_the_runs_that_were_asked() -> None:
+    base = dict.fromkeys(("dataset", "model", "attention", "horizon", "seed", "mse", "mae", "parameters"), 0)
+    frame = pd.DataFrame(
+        [{**base, "settings": {}, "probes": {"cost": {"step_ms": 3.0}}}, {**base, "settings": {}, "probes": {}}]
+    )
+    assert answers(frame, "cost")["step_ms"].tolist() == [3.0]

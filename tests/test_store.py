@@ -1,0 +1,171 @@
+"""The store: whole rows or none, one owner per run, and no two truths under one key."""
+
+import json
+import multiprocessing
+import os
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from primecast.errors import InputError
+from primecast.store import STALE, Row, Store, StoreError, estimate_seconds
+
+
+def row(key: str = "0a", mse: float = 0.5, **fields: object) -> Row:
+    arrays = {"window_mse": np.arange(7, dtype=np.float32), "maps.attention": np.ones((2, 3), np.float32)}
+    return Row({"key": key, "mse": mse, "mae": 0.25, "seed": 0, **fields}, arrays)
+
+
+def test_a_row_comes_back_with_its_arrays(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new" / "folder")
+    assert not store.has("0a") and store.keys() == [] and store.frame().empty
+    store.add(row())
+    assert store.has("0a") and store.keys() == ["0a"]
+    again = store.row("0a")
+    assert again.fields == row().fields and again.key == "0a"
+    for name, array in row().arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array)
+        assert again.arrays[name].dtype == np.float32
+
+
+def test_a_frame_has_the_rows_asked_for_in_their_order(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for key, mse in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
+        store.add(Row({"key": key, "mse": mse, "mae": 0.1}))
+    assert list(store.frame()["key"]) == ["a", "b", "c"]
+    assert list(store.frame(["c", "missing", "a"])["mse"]) == [3.0, 1.0]
+    assert store.arrays("a") == {}
+
+
+def test_a_second_row_that_agrees_is_fine_and_the_first_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(row(hardware="first"))
+    store.add(row(mse=0.5 * (1 + 9e-6), hardware="second"))
+    assert store.fields("0a")["hardware"] == "first"
+
+
+def test_a_second_row_that_disagrees_is_an_error_that_shows_both(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(row(hardware="the old machine"))
+    with pytest.raises(
+        StoreError, match="run 0a is already in .* with another score: mse 0.5 there, 0.50001 now"
+    ) as at:
+        store.add(row(mse=0.50001, hardware="the new machine"))
+    assert "the old machine" in str(at.value) and "the new machine" in str(at.value)
+    assert isinstance(at.value, InputError)
+    with pytest.raises(StoreError, match="nan now"):
+        store.add(row(mse=float("nan")))
+    assert store.fields("0a")["mse"] == 0.5
+
+
+def test_adding_a_row_clears_the_state_of_its_run_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for key in ("0a", "0b"):
+        store.state(key).mkdir(parents=True)
+        (store.state(key) / "state.safetensors").write_bytes(b"anything")
+    store.add(row())
+    assert not store.state("0a").exists() and store.state("0b").exists()
+
+
+def test_where_a_run_stands_is_read_from_the_header_of_its_state(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.position("0a") is None
+    path = store.state("0a") / "state.safetensors"
+    path.parent.mkdir(parents=True)
+    header = json.dumps({"__metadata__": {"position": json.dumps({"epoch": 3})}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"tensors")
+    assert store.position("0a") == {"epoch": 3}
+    path.write_bytes(b"cut off")
+    assert store.position("0a") is None
+
+
+# ---------------------------------------------------------------- claims
+
+
+def test_a_run_is_claimed_once_until_it_is_released(tmp_path: Path) -> None:
+    one, other = Store(tmp_path), Store(tmp_path)
+    assert one.claim("0a") and not other.claim("0a") and other.claim("0b")
+    one.release("0a")
+    assert other.claim("0a")
+
+
+def test_a_claim_of_a_process_that_is_gone_is_taken_over_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    gone = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(0,))
+    gone.start()
+    gone.join()
+    _claim_of(store, "0a", socket.gethostname(), gone.pid)
+    assert store.claim("0a")
+    assert json.loads((tmp_path / "claims" / "0a.json").read_text())["process"] == os.getpid()
+
+
+def test_a_claim_of_another_machine_is_taken_over_when_its_heart_stops(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = _claim_of(store, "0a", "elsewhere", 1)
+    assert not store.claim("0a")
+    store.release("0a")  # not ours to release
+    assert path.exists()
+    before = time.time() - STALE - 10
+    os.utime(path, (before, before))
+    store.beat("0a")
+    assert not store.claim("0a")
+    os.utime(path, (before, before))
+    assert store.claim("0a")
+    assert [file.name for file in (tmp_path / "claims").iterdir()] == ["0a.json"]
+
+
+def test_a_beat_without_a_claim_does_nothing(tmp_path: Path) -> None:
+    Store(tmp_path).beat("0a")
+    assert not (tmp_path / "claims").exists()
+
+
+def test_of_many_who_claim_at_once_one_has_it(tmp_path: Path) -> None:
+    _claim_of(Store(tmp_path), "3", "elsewhere", 1)
+    os.utime(tmp_path / "claims" / "3.json", (1, 1))  # one of them is stale
+    context = multiprocessing.get_context("fork")
+    queue, gate = context.Queue(), context.Barrier(4)
+    claimants = [context.Process(target=_claim_all, args=(str(tmp_path), gate, queue)) for _ in range(4)]
+    for process in claimants:
+        process.start()
+    taken = [queue.get() for _ in claimants]
+    for process in claimants:
+        process.join()
+    assert sorted(key for keys in taken for key in keys) == [str(number) for number in range(10)]
+
+
+def _claim_all(folder: str, gate: object, queue: object) -> None:
+    store = Store(folder)
+    gate.wait()  # type: ignore[attr-defined]
+    mine = [key for key in map(str, range(10)) if store.claim(key)]
+    gate.wait()  # type: ignore[attr-defined]  # nobody's process may be gone before all have asked
+    queue.put(mine)  # type: ignore[attr-defined]
+
+
+def _claim_of(store: Store, key: str, host: str, process: int | None) -> Path:
+    path = store.folder / "claims" / f"{key}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"host": host, "process": process}))
+    return path
+
+
+# ---------------------------------------------------------------- seconds
+
+
+def test_seconds_are_those_of_the_runs_most_alike() -> None:
+    base = {"dataset": "A", "model": "m", "attention": "prime", "lookback": 96, "horizon": 96}
+    done = [
+        {**base, "seconds": 10.0},
+        {**base, "seconds": 20.0},
+        {**base, "horizon": 192, "seconds": 40.0},
+        {**base, "attention": "standard", "seconds": 5.0},
+        {**base, "dataset": "B", "seconds": 100.0},
+    ]
+    assert estimate_seconds(done, base) == 15
+    assert estimate_seconds(done, {**base, "horizon": 192}) == 40
+    assert estimate_seconds(done, {**base, "horizon": 720}) == pytest.approx(70 / 3)
+    assert estimate_seconds(done, {**base, "attention": "other"}) == pytest.approx(75 / 4)
+    assert estimate_seconds(done, {**base, "dataset": "C"}) == 35
+    assert estimate_seconds(done, {**base, "model": "other"}) is None

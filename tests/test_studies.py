@@ -1,0 +1,316 @@
+"""Studies: their specs can be run, their tables are what their rows give, and what is committed is whole."""
+
+import json
+import math
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from primecast.data.catalog import CATALOG
+from primecast.errors import InputError
+from primecast.experiment import Spec, _identity, key, key_of, resolve, run
+from primecast.statistics import block_sums
+from primecast.store import Row, Store
+from primecast.studies import STUDIES, load_study, results
+from primecast.studies.grid import grid, variant_of
+from primecast.studies.published import PAPER_MAIN, PAPER_RELATIONAL, backbone, paper
+from primecast.studies.tables import paired, with_variants
+
+ROOT = Path(__file__).parents[1]
+COMMITTED = [name for name in STUDIES if (ROOT / "results" / f"{name}.csv").exists()]
+
+
+# ---------------------------------------------------------------- specs
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_spec_of_a_study_can_be_resolved_and_is_there_once(name: str) -> None:
+    study = load_study(name)
+    assert study.TITLE and study.render
+    for quick in (False, True):
+        specs = study.specs(quick=quick)
+        keys = [key(spec, spec.dataset) for spec in specs]
+        assert specs and len(set(keys)) == len(keys)
+        assert {spec.dataset for spec in specs} <= CATALOG.keys()
+        assert not quick or {spec.dataset for spec in specs} == {"nyc-weather"}
+
+
+def test_the_controls_are_those_of_the_plan_in_its_order() -> None:
+    specs = load_study("controls").specs()
+    few = ("ETTh1", "ETTh2", "Exchange")
+    parts = [specs[:54], specs[54:78], specs[78:]]
+    for part, sets, seeds in zip(parts, (few, ("Weather", "ETTm1"), few), ({0, 1, 2}, {0, 1}, {3, 4}), strict=True):
+        assert {spec.dataset for spec in part} == set(sets) and {spec.seed for spec in part} == seeds
+        assert len(part) == 6 * len(sets) * len(seeds)
+    assert {spec.horizon for spec in specs} == {96} and {spec.lookback for spec in specs} == {96}
+    weather = [spec for spec in specs if spec.dataset == "Weather"]
+    assert {spec.preset for spec in weather} == {"paper"} and {spec.settings["dropout"] for spec in weather} == {0.1}
+    assert {spec.preset for spec in specs if spec.dataset != "Weather"} == {"official"}
+
+
+def test_studies_share_the_runs_they_have_in_common() -> None:
+    keys = {
+        name: {key(spec, spec.dataset) for spec in load_study(name).specs()}
+        for name in ("controls", "dropout", "rank", "kv", "main_table")
+    }
+    for other in ("dropout", "rank", "kv", "main_table"):
+        assert keys["controls"] & keys[other], other
+
+
+def test_a_grid_keeps_pairs_together_and_a_variant_is_found_again() -> None:
+    variants = {
+        "a": {"attention": "standard"},
+        "b": {"attention": "prime"},
+        "c": {"attention": "prime", "settings": {"primer.base": "identity"}},
+    }
+    specs = grid(variants, ["ETTh1", "Weather"], seeds=[0, 1], settings={"epochs": 2})
+    assert [variant_of(spec, variants) for spec in specs] == list("abc") * 4
+    assert all(one.seed <= other.seed for one, other in pairwise(specs[:6]))
+    assert specs[-1].settings == {"dropout": 0.1, "epochs": 2, "primer.base": "identity"}
+    own = grid({"t": {"model": "timer_xl"}, "f": {"preset": "fredf"}}, ["Weather"])
+    assert own[0].settings == {} and own[1].preset == "fredf"  # Weather's settings are of iTransformer
+    with pytest.raises(InputError, match="no variant of this study is"):
+        variant_of(Spec(dataset="ETTh1", attention="gated"), variants)
+
+
+def test_an_unknown_study_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"unknown study 'control' \(did you mean 'controls'\?\)"):
+        load_study("control")
+
+
+def test_published_values_are_read_cell_by_cell() -> None:
+    main = paper(PAPER_MAIN)
+    assert len(main) == 10 * 4 and main["Weather", 720]["Timer-XL"] == ".375/.371"
+    assert "Timer-XL" not in main["PEMS03", 12]
+    assert paper(PAPER_RELATIONAL)["Exchange", 720]["Autoformer"] == "1.447/.941"
+    assert backbone()["PEMS08", 48] == ".186/.235" and len(backbone()) == 44
+
+
+# ---------------------------------------------------------------- from rows to tables
+
+WINDOWS = {"nyc-weather": 300, "ETTh1": 700, "Weather": 900}
+
+
+def pretended(spec: Spec) -> Row:
+    """A row as a run would leave it, with errors drawn from its spec; prime attention is a little better."""
+    plan = resolve(spec)
+    generator = np.random.default_rng([spec.seed, len(spec.to_json()), spec.horizon])
+    level = 0.4 - 0.02 * (plan.model.get("primer") is not None) + 0.001 * generator.standard_normal()
+    shared = 0.05 * np.sin(np.arange(WINDOWS.get(spec.dataset, 500)) / 40)
+    errors = (level + shared + 0.01 * generator.standard_normal(len(shared))).astype(np.float32)
+    arrays = {"window_mse": errors, "window_mae": np.sqrt(errors)}
+    identity = _identity(spec, plan, f"fingerprint of {spec.dataset}")
+    fields = {
+        "key": key_of(identity),
+        **identity,
+        "mse": float(errors.mean(dtype=float)),
+        "mae": float(arrays["window_mae"].mean(dtype=float)),
+        "val_mse": level,
+        "val_mae": level,
+        "windows": len(errors),
+        "epochs": 3,
+        "best_epoch": 2,
+        "steps": 30,
+        "parameters": 1000 + 10 * (plan.model.get("primer") is not None),
+        "overhead": 0.01,
+        "overhead_of_attention": 0.02,
+        "seconds": 36.0,
+        "seconds_per_epoch": 12.0,
+        "peak_mib": 400.0,
+        "hardware": "none",
+        "versions": {"primecast": "0"},
+        "channel_mse": [level] * 3,
+        "channel_mae": [level] * 3,
+        "step_mse": [level] * spec.horizon,
+        "step_mae": [level] * spec.horizon,
+    }
+    return Row(fields, arrays)
+
+
+@pytest.fixture
+def known_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fingerprints without the files; Traffic is not on this machine."""
+
+    def fingerprint(dataset: str, root: object = None) -> str:
+        if dataset == "Traffic":
+            raise InputError("data set 'Traffic' needs the file traffic.csv")
+        return f"fingerprint of {dataset}"
+
+    monkeypatch.setattr("primecast.experiment.fingerprint", fingerprint)
+
+
+def filled(store: Store, name: str, *, quick: bool = False, most: int = 10_000) -> list[Spec]:
+    """A store with pretended rows of a study; what is too large to be pretended is left out."""
+    specs: list[Spec] = [spec for spec in load_study(name).specs(quick=quick) if spec.dataset != "Traffic"][:most]
+    for spec in specs:
+        store.add(pretended(spec))
+    return specs
+
+
+@pytest.mark.usefixtures("known_data")
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_renders_what_is_there_also_when_little_is(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    for most in (1, 24):
+        store = Store(tmp_path / f"store{most}")
+        filled(store, name, most=most)
+        frame, blocks = results.collect(study.specs(), store)
+        text = study.render(frame, blocks)
+        assert "nan" not in text.lower().replace("finance", "")
+        for dataset in dict.fromkeys(frame["dataset"]):
+            assert dataset in text
+    if hasattr(study, "figure"):
+        assert isinstance(study.figure(frame), Figure)
+
+
+@pytest.mark.usefixtures("known_data")
+def test_tables_are_rebuilt_from_the_files_alone(tmp_path: Path) -> None:
+    store, out = Store(tmp_path / "store"), tmp_path / "results"
+    specs = filled(store, "kv", quick=True)
+    frame, blocks = results.collect(specs, store)
+    results.write_results("kv", out, frame, blocks)
+    text = (out / "kv.md").read_text(encoding="utf-8")
+    assert text == results.markdown("kv", *results.read_results("kv", out))
+    assert "0 of 36 runs are there, and 4 of a quick or earlier version" in text
+    again, sums = results.read_results("kv", out)
+    assert list(again.columns) == list(frame.columns)
+    for column in again.columns:
+        assert list(again[column]) == list(frame[column]), column
+    check_rows(again, sums)
+
+
+@pytest.mark.usefixtures("known_data")
+def test_a_change_is_found_where_there_is_one_and_marked(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    study = load_study("kv")
+    filled(store, "kv")
+    frame, blocks = results.collect(study.specs(), store)
+    named = with_variants(frame, study.VARIANTS)
+    found = paired(named, blocks, "keys and values", "standard", ("ETTh1", 96))
+    assert found is not None and found.seeds == 3
+    ours, theirs = (
+        np.mean([store.fields(key)["mse"] for key in named[
+            (named["variant"] == variant) & (named["dataset"] == "ETTh1")]["key"]])
+        for variant in ("keys and values", "standard")
+    )  # fmt: skip
+    assert found.difference == pytest.approx(ours - theirs, rel=1e-5)
+    assert paired(named, blocks, "keys only", "keys only", ("ETTh1", 96)).difference == 0  # type: ignore[union-attr]
+    assert paired(named, blocks, "keys only", "standard", ("ETTh1", 192)) is None
+    text = study.render(frame, blocks)
+    assert "| keys and values | standard | 3 / 0 / 0 |" in text and ".387" in text
+
+
+@pytest.mark.usefixtures("known_data")
+def test_dropout_is_chosen_on_validation_alone(tmp_path: Path) -> None:
+    study = load_study("dropout")
+    store = Store(tmp_path)
+    for spec in study.specs()[:16]:  # ETTh1
+        row = pretended(spec)
+        best = {"standard": 0.4, "prime": 0.2}[str(spec.attention)]
+        val = 0.5 + abs(spec.settings["dropout"] - best)
+        store.add(Row({**row.fields, "val_mse": val, "mse": row.fields["mse"] + 1 / val}, row.arrays))
+    frame, blocks = results.collect(study.specs(), store)
+    named = with_variants(frame, study.VARIANTS)
+    assert study.chosen(named) == {("ETTh1", "standard"): 0.4, ("ETTh1", "prime"): 0.2}
+    assert "| ETTh1 | standard | 0.8000 | 0.7000 | **0.5000** | 0.9000 |" in study.render(frame, blocks)
+
+
+@pytest.mark.usefixtures("known_data")
+def test_a_plan_tells_what_is_there_what_is_missing_and_how_long_it_takes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    specs = load_study("main_table").specs()
+    for spec in specs[:5]:
+        store.add(pretended(spec))
+    plan = results.plan(specs, store, out=tmp_path)
+    assert (plan.there, plan.missing) == (5, len(specs) - 5) and plan.without_data == ("Traffic",)
+    timer = sum(spec.model == "timer_xl" for spec in specs)
+    assert plan.unknown == timer and plan.hours == pytest.approx((len(specs) - 5 - timer) * 36 / 3600)
+    assert f"{len(specs) - 5} are missing" in str(plan) and "not on this machine: Traffic" in str(plan)
+    few, blocks = results.collect(specs[:5], store)
+    results.write_results("main_table", tmp_path, few, blocks)
+    assert results.plan(specs[:9], Store(tmp_path / "empty"), out=tmp_path).hours == pytest.approx(9 * 36 / 3600)
+
+
+def test_results_that_are_not_there_are_named_with_the_way_to_make_them(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no results of study 'kv' in .*: `primecast study kv --run --table`"):
+        results.read_results("kv", tmp_path)
+
+
+# ---------------------------------------------------------------- what is committed
+
+
+def check_rows(frame: pd.DataFrame, blocks: pd.DataFrame) -> None:
+    """Complete, without duplicates, every key that of its fields, and the block sums those of the scores."""
+    expected = {"spec", *pretended(Spec(dataset="nyc-weather", horizon=24)).fields}
+    assert expected <= set(frame.columns)
+    assert frame["key"].is_unique and frame[list(expected)].notna().all().all()
+    assert list(blocks["key"]) == list(frame["key"])
+    for (_, row), (_, sums) in zip(frame.iterrows(), blocks.iterrows(), strict=True):
+        fields: dict[str, Any] = {str(name): value for name, value in row.items()}
+        assert key_of(fields) == row["key"], f"the key of {row['spec']}: was a default changed? See FORMER_DEFAULTS"
+        spec = Spec.from_json(row["spec"])
+        assert (spec.dataset, spec.model, spec.horizon, spec.lookback, spec.seed) == tuple(
+            row[name] for name in ("dataset", "model", "horizon", "lookback", "seed")
+        )
+        assert sums["windows"] == row["windows"]
+        for score in ("mse", "mae"):
+            assert math.isfinite(row[score]) and row[score] > 0
+            assert sums[score].sum() / row["windows"] == pytest.approx(row[score], rel=2e-5)
+            assert len(sums[score]) == len(block_sums(np.zeros(row["windows"]), int(sums["cell"])))
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_committed_rows_are_whole_and_their_keys_match_their_fields(name: str) -> None:
+    check_rows(*results.read_results(name, ROOT / "results"))
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_committed_tables_are_what_the_rows_give(name: str) -> None:
+    text = (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
+    assert text == results.markdown(name, *results.read_results(name, ROOT / "results"))
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_committed_row_that_is_run_again_gives_the_same_score(place: int) -> None:
+    """The two quickest runs of the controls."""
+    if "controls" not in COMMITTED or not os.environ.get("PRIMECAST_DATA"):
+        pytest.skip("needs results/controls.csv, and the benchmark files in the folder PRIMECAST_DATA")
+    frame, _ = results.read_results("controls", ROOT / "results")
+    row = frame.sort_values("seconds").iloc[place]
+    again = run(Spec.from_json(row["spec"]), progress="off").fields
+    assert again["key"] == row["key"]
+    assert (again["mse"], again["mae"]) == pytest.approx((row["mse"], row["mae"]), rel=1e-5)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*")), ids=lambda path: path.name)
+def test_no_committed_result_is_larger_than_a_megabyte(path: Path) -> None:
+    assert path.stat().st_size < 2**20
+
+
+def test_the_check_of_rows_finds_a_changed_score_setting_and_a_lost_column(tmp_path: Path) -> None:
+    """A check that cannot fail checks nothing."""
+    spec = Spec(dataset="nyc-weather", horizon=24)
+    store = Store(tmp_path)
+    row = pretended(spec)
+    store.add(row)
+    line = results._line(spec, store.fields(row.key))
+    frame, blocks = pd.DataFrame([line]), results.blocks_frame({row.key: row.arrays})
+    check_rows(frame, blocks)
+    settings = json.loads(json.dumps(line["settings"]))
+    settings["training"]["lr"] = 0.5
+    for broken in (
+        frame.assign(mse=0.7),
+        frame.assign(settings=pd.Series([settings], dtype=object)),
+        frame.drop(columns="steps"),
+        pd.concat([frame, frame]),
+    ):
+        with pytest.raises(AssertionError):
+            check_rows(broken, blocks)
