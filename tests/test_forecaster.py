@@ -1,5 +1,7 @@
 """The DataFrame door: same columns, original units, continued dates, and the benchmark's own path inside."""
 
+import math
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,11 @@ import pandas as pd
 import pytest
 import torch
 
-from primecast.data.frames import ConstantChannelWarning, dataset_from_frame
+from primecast.data.frames import ConstantChannelWarning, dataset_from_frame, lengthen
+from primecast.data.roles import of_known
 from primecast.data.windows import split, time_features
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster, NotFittedError
+from primecast.forecaster import Forecaster, NotFittedError, UnknownFutureWarning
 from primecast.losses import mse
 from primecast.models import create_model
 from primecast.training import fit
@@ -85,7 +88,7 @@ def test_a_changed_past_before_the_look_back_changes_nothing(fitted: Forecaster)
 def test_save_and_load_give_the_same_forecast(fitted: Forecaster, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model")
     loaded = Forecaster.load(tmp_path / "model")
-    pd.testing.assert_frame_equal(loaded.predict(), fitted.predict(), check_freq=False)
+    assert loaded.predict(level=[80]).equals(fitted.predict(level=[80]))  # to the last bit
     pd.testing.assert_frame_equal(loaded.predict(waves(400)), fitted.predict(waves(400)))
     assert loaded.get_params() == fitted.get_params()
 
@@ -126,7 +129,7 @@ def test_nothing_can_be_asked_of_it_before_it_is_fitted(tmp_path: Path) -> None:
     [
         ({"model": "itransfomer"}, "unknown model 'itransfomer'"),
         ({"attention": "primed"}, "unknown attention of model itransformer 'primed'"),
-        ({"horizon": 0}, "horizon 0 must be at least 1"),
+        ({"horizon": 0}, "horizon is 0; it must be a whole number of at least 1"),
         ({"loss": "mape"}, "unknown loss 'mape'"),
         ({"model_args": {"d_modle": 3}}, "unknown argument of model itransformer 'd_modle'"),
         ({"model_args": {"d_model": 10, "n_heads": 4}}, "d_model 10 cannot be divided"),
@@ -140,7 +143,7 @@ def test_wrong_arguments_are_refused_at_once(change: dict[str, Any], message: st
 def test_frames_that_cannot_be_used_are_refused(fitted: Forecaster) -> None:
     df = waves()
     with pytest.raises(InputError, match="channels"):
-        fitted.predict(df[["follow", "lead", "noise"]])
+        fitted.predict(df[["follow", "lead"]])
     with pytest.raises(InputError, match="looks at 19 rows, the frame has 18"):
         fitted.predict(df.iloc[-18:])
     with pytest.raises(InputError, match="missing"):
@@ -161,3 +164,350 @@ def test_a_checkpoint_of_another_model_or_a_truncated_one_is_refused(fitted: For
         Forecaster.load(tmp_path / "b")
     with pytest.raises(InputError, match="config.json"):
         Forecaster.load(tmp_path / "nowhere")
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def test_intervals_are_named_as_neuralforecast_names_them_and_widen_with_the_level(fitted: Forecaster) -> None:
+    forecast = fitted.predict(level=[95, 80])
+    names = [f"follow{end}" for end in ("", "-lo-95", "-lo-80", "-hi-80", "-hi-95")]
+    assert list(forecast.columns[5:10]) == names
+    point, lo95, lo80, hi80, hi95 = (forecast[name] for name in names)
+    assert (lo95 <= lo80).all() and (lo80 < point).all() and (point < hi80).all() and (hi80 <= hi95).all()
+    pd.testing.assert_frame_equal(forecast[["lead", "follow", "noise"]], fitted.predict())
+
+
+def test_intervals_are_the_conformal_radius_of_the_held_out_errors(fitted: Forecaster) -> None:
+    df = waves()
+    rows, trained = len(df), int(0.7 * 331)
+    scaled = fitted.scaler_.transform(df.to_numpy())
+    errors = []
+    for start in range(trained - 19, rows - 26 + 1):
+        forecast = fitted.predict(df.iloc[start : start + 19])
+        errors.append(np.abs(fitted.scaler_.transform(forecast.to_numpy()) - scaled[start + 19 : start + 26]))
+    radius = np.sort(np.stack(errors), axis=0)[int(np.ceil((len(errors) + 1) * 0.8)) - 1] * fitted.scaler_.std
+    told = fitted.predict(level=[80])
+    for place, name in enumerate(df.columns):
+        np.testing.assert_allclose(told[f"{name}-hi-80"] - told[name], radius[:, place], rtol=1e-4)
+
+
+def test_a_constant_channel_has_an_interval_without_width() -> None:
+    with pytest.warns(ConstantChannelWarning):
+        told = Forecaster(**{**SMALL, "epochs": 1}).fit(waves().assign(still=42.5)).predict(level=[80])
+    assert (told["still-lo-80"] == 42.5).all() and (told["still-hi-80"] == 42.5).all()
+
+
+def test_bad_levels_and_clashing_names_are_refused(fitted: Forecaster) -> None:
+    with pytest.raises(InputError, match="level 120 is no per cent"):
+        fitted.predict(level=[120])
+    with pytest.raises(InputError, match="99.9 % needs at least 999 held-out windows, there are 94"):
+        fitted.predict(level=[99.9])
+    clash = Forecaster(**{**SMALL, "epochs": 1}).fit(waves().rename(columns={"noise": "lead-lo-80"}))
+    with pytest.raises(InputError, match="need the name 'lead-lo-80', which is a channel's"):
+        clash.predict(level=[80])
+
+
+def test_updating_moves_on_and_learns_from_the_errors_without_touching_the_model() -> None:
+    whole = waves(400)
+    wild = whole.copy()
+    wild.iloc[331:] += np.random.default_rng(1).normal(size=(69, 3)) * [3, 15, 3]
+    forecaster = Forecaster(**SMALL).fit(whole.iloc[:331])
+    before, weights = forecaster.predict(level=[80]), forecaster.model_.state_dict()["head.weight"].clone()
+    for first in range(331, 400, 10):
+        forecaster.update(wild.iloc[:331] if first == 331 else wild.iloc[first - 20 : first])  # rows may overlap
+    forecaster.update(wild)
+    after = forecaster.predict(level=[80])
+    assert after.index[0] == whole.index[-1] + pd.Timedelta("1h")
+    pd.testing.assert_frame_equal(forecaster.predict(), forecaster.predict(wild))
+    width = [(told["lead-hi-80"] - told["lead-lo-80"]).mean() for told in (before, after)]
+    assert width[1] > 1.2 * width[0]
+    at_once = Forecaster(**SMALL).fit(whole.iloc[:331]).update(wild)
+    np.testing.assert_allclose(at_once.calibration_, forecaster.calibration_, rtol=1e-5, atol=1e-6)
+    assert torch.equal(forecaster.model_.state_dict()["head.weight"], weights)
+    with pytest.raises(InputError, match=r"the next row is that of 2024-03-17 16:00:00, but the newer rows begin at"):
+        forecaster.update(waves(500).iloc[430:])
+
+
+# ---------------------------------------------------------------- tables of other kinds
+
+
+def test_long_frames_come_and_go(fitted: Forecaster) -> None:
+    long = lengthen(waves(), id_column="sensor", time_column="at", value_column="reading")
+    forecaster = Forecaster(**SMALL).fit(long, id="sensor", time="at", value="reading")
+    told = forecaster.predict(level=[80])
+    assert list(told.columns) == ["sensor", "at", "primecast", "primecast-lo-80", "primecast-hi-80"]
+    wide = fitted.predict(level=[80])
+    np.testing.assert_allclose(told["primecast-hi-80"], np.concatenate([wide[f"{c}-hi-80"] for c in waves().columns]))
+    again = forecaster.predict(long.sample(frac=1, random_state=0).sort_values("at"))  # ids in another order
+    np.testing.assert_allclose(again.set_index(["sensor", "at"])["primecast"].sort_index(),
+                               told.set_index(["sensor", "at"])["primecast"].sort_index(), rtol=1e-6)  # fmt: skip
+    default = Forecaster(**SMALL).fit(lengthen(waves())).predict()
+    assert list(default.columns) == ["unique_id", "ds", "primecast"]
+
+
+def test_a_time_column_stays_a_column(fitted: Forecaster) -> None:
+    df = waves().rename_axis("when").reset_index()
+    told = Forecaster(**SMALL).fit(df).predict()
+    assert list(told.columns) == ["when", "lead", "follow", "noise"]
+    np.testing.assert_array_equal(told["follow"], fitted.predict()["follow"])
+    text = df.assign(when=df["when"].astype(str))
+    assert list(Forecaster(**SMALL).fit(text, time="when").predict()["when"]) == list(told["when"])
+    with pytest.raises(InputError, match="no time column 'then'; its columns are when, lead"):
+        Forecaster(**SMALL).fit(df, time="then")
+
+
+def test_a_csv_is_read_from_its_path(fitted: Forecaster, tmp_path: Path) -> None:
+    waves().to_csv(tmp_path / "plant.csv", index_label="date")
+    told = Forecaster(**SMALL).fit(tmp_path / "plant.csv").predict()
+    np.testing.assert_allclose(told.to_numpy(), fitted.predict().to_numpy(), rtol=1e-5)
+
+
+def test_arrays_have_numbered_rows_and_no_calendar() -> None:
+    values = waves().to_numpy()
+    forecaster = Forecaster(**SMALL).fit(values)
+    assert forecaster.predict().shape == (7, 3)
+    assert forecaster.predict(level=[80, 95]).shape == (7, 3, 5)
+    assert np.array_equal(forecaster.predict(values), forecaster.predict())
+    counted = pd.DataFrame(values, index=range(100, 100 + 3 * 331, 3), columns=list("abc"))
+    told = Forecaster(**SMALL).fit(counted).predict()
+    assert told.index.tolist() == list(range(100 + 3 * 331, 100 + 3 * 338, 3))
+    for bad, message in (
+        (values[0], "has 1 axes"),
+        (values.astype(str), "must hold numbers"),
+        ([1, 2], "builtins.list"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Forecaster(**SMALL).fit(bad)
+
+
+@pytest.mark.parametrize(("freq", "tz"), [("B", None), ("MS", None), ("ME", None), ("h", "Europe/Berlin")])
+def test_forecasts_continue_the_calendar_also_after_save_and_load(freq: str, tz: str | None, tmp_path: Path) -> None:
+    whole = waves(208, freq=freq, tz=tz)
+    if tz:  # the forecast begins two hours before the clocks go forward
+        whole.index = pd.date_range(end=pd.Timestamp("2024-03-31 05:00", tz=tz), periods=208, freq=freq)
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(whole.iloc[:201])
+    forecaster.save(tmp_path)
+    for told in (forecaster.predict(), Forecaster.load(tmp_path).predict()):
+        assert list(told.index) == list(whole.index[201:])
+
+
+def test_polars_frames_come_and_go(fitted: Forecaster) -> None:
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    pytest.importorskip("narwhals", reason="narwhals is not installed")
+    df = waves()
+    frame = pl.DataFrame({"at": df.index.to_numpy(), **{name: df[name].to_numpy() for name in df.columns}})
+    told = Forecaster(**SMALL).fit(frame).predict(level=[80])
+    assert isinstance(told, pl.DataFrame) and told.columns[:3] == ["at", "lead", "lead-lo-80"]
+    np.testing.assert_allclose(told["follow"].to_numpy(), fitted.predict()["follow"], rtol=1e-6)
+    long = frame.unpivot(index="at", variable_name="id", value_name="v")
+    told = Forecaster(**SMALL).fit(long, id="id", time="at", value="v").predict()
+    assert isinstance(told, pl.DataFrame) and told.columns == ["id", "at", "primecast"]
+
+
+def test_other_frames_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+
+    class Frame:
+        __module__ = "polars.dataframe"
+
+    with pytest.raises(
+        InputError, match=r"a table of type polars.Frame needs narwhals: pip install 'primecast\[polars\]'"
+    ):
+        Forecaster(**SMALL).fit(Frame())
+
+
+def test_newer_rows_of_another_step_zone_or_set_of_channels_are_refused(fitted: Forecaster) -> None:
+    with pytest.raises(InputError, match="fitted on rows of 'h', the frame has rows of 'D'"):
+        fitted.predict(waves(freq="D"))
+    with pytest.raises(InputError, match="fitted on rows of 'h', the frame has rows of 'h' in UTC"):
+        fitted.predict(waves(tz="UTC"))
+    with pytest.raises(InputError, match="fitted on channels lead, follow, noise, the frame has lead, follow, more"):
+        fitted.predict(waves().rename(columns={"noise": "more"}))
+    pd.testing.assert_frame_equal(fitted.predict(waves()[["noise", "lead", "follow"]]), fitted.predict())
+
+
+# ---------------------------------------------------------------- covariates
+
+QUICK: dict[str, Any] = {
+    **SMALL, "attention": "standard", "epochs": 6, "patience": 6, "lr": 4e-3, "batch_size": 16, "schedule": "constant",
+    "model_args": {"d_model": 32, "n_heads": 2, "n_layers": 1, "dropout": 0.0},
+}  # fmt: skip
+"""Enough to learn a linear law in seconds."""
+
+
+def pushed(rows: int = 997) -> pd.DataFrame:
+    """What happens to `level` is said beforehand by `plan`, and by nothing else."""
+    rng = np.random.default_rng(4)
+    plan = (rng.random(rows) < 0.4).astype(float)
+    values = {"level": 10 + 3 * plan + 0.05 * rng.normal(size=rows), "other": rng.normal(size=rows), "plan": plan}
+    return pd.DataFrame(values, index=pd.date_range("2024-01-01", periods=rows, freq="h"))
+
+
+def test_a_covariate_known_beforehand_is_used_where_it_is_known() -> None:
+    df = pushed(1007)
+    settings = {**QUICK, "epochs": 8}
+    blind = Forecaster(**settings).fit(df.iloc[:1000].drop(columns="plan"))
+    told = Forecaster(**settings, future=["plan"]).fit(df.iloc[:1000])
+    assert told.scores_.channel_mse[0] < 0.5 * blind.scores_.channel_mse[0]
+    ahead = df.iloc[1000:][["plan"]]
+    forecast = told.predict(future=ahead)
+    assert list(forecast.columns) == ["level", "other"]
+    error = (forecast["level"] - df["level"].iloc[1000:]).abs().mean()
+    assert error < (forecast["level"].mean() - df["level"].iloc[1000:]).abs().mean()
+    other = told.predict(future=1 - ahead)
+    assert ((other["level"] - forecast["level"]).abs() > 0.5).any()
+    with pytest.warns(UnknownFutureWarning, match="7 of 7 future values of plan are not known"):
+        told.predict()
+    with pytest.warns(UnknownFutureWarning, match="4 of 7 .* wanted from 2024-02-11 16:00:00 to 2024-02-11 22:00:00"):
+        told.predict(future=ahead.iloc[:3])
+    with pytest.raises(InputError, match="the future frame has no column plan; it has other"):
+        told.predict(future=df.iloc[1000:][["other"]])
+    with pytest.raises(InputError, match="has no future covariates"):
+        blind.predict(future=ahead)
+
+
+def test_the_past_of_a_covariate_is_looked_at_and_not_forecast() -> None:
+    rng = np.random.default_rng(0)
+    valve = rng.normal(size=1009)
+    flow = np.concatenate([rng.normal(size=3), valve[:-3]]) * 5 + 50
+    index = pd.date_range("2024-01-01", periods=1009, freq="h")
+    df = pd.DataFrame({"valve": valve, "flow": flow}, index=index)
+    settings = {**QUICK, "horizon": 3}
+    with_past = Forecaster(**settings, past=["valve"]).fit(df)
+    alone = Forecaster(**settings).fit(df[["flow"]])
+    assert list(with_past.predict().columns) == ["flow"]
+    assert with_past.scores_.channel_mse.shape == (1,)
+    assert with_past.scores_.mse == pytest.approx(with_past.scores_.channel_mse[0])
+    assert with_past.scores_.mse < 0.3 * alone.scores_.mse
+    assert with_past.backtest(windows=2).scores.index.tolist() == ["flow", "overall"]
+    assert with_past.relations().lead.loc["valve", "flow"] == 3
+    assert with_past.fragility().growth.loc["flow", "valve"] > 0.5
+
+
+def test_covariates_survive_save_and_load(tmp_path: Path) -> None:
+    df = pushed(400)
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}, future=["plan"], past=["other"]).fit(df.iloc[:393])
+    forecaster.save(tmp_path)
+    ahead = df.iloc[393:][["plan"]]
+    pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict(future=ahead), forecaster.predict(future=ahead))
+
+
+def test_covariates_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InputError, match="unknown past covariate 'valve'"):
+        Forecaster(**SMALL, past=["valve"]).fit(waves())
+    with pytest.raises(InputError, match="nothing is left to forecast"):
+        Forecaster(**SMALL, past=["lead", "follow", "noise"]).fit(waves())
+    with pytest.raises(InputError, match="given as past and as future: noise"):
+        Forecaster(**SMALL, past=["noise"], future=["noise"])
+    with pytest.raises(InputError, match="past is 'noise'; it must be a list"):
+        Forecaster(**SMALL, past="noise")
+    with pytest.raises(InputError, match="model 'dlinear' looks at no marks, so it cannot use future covariates"):
+        Forecaster(horizon=3, model="dlinear", future=["noise"])
+
+
+# ---------------------------------------------------------------- missing values
+
+
+def test_masked_gaps_are_no_errors_to_learn_from() -> None:
+    df = waves(997)
+    holed = df.copy()
+    holed.iloc[100:140, 0] = np.nan
+    wrong = df.copy()
+    wrong.iloc[100:140, 0] = 100.0
+    settings = {**SMALL, "epochs": 3, "lr": 3e-3}
+    clean = Forecaster(**settings).fit(df)
+    masked = Forecaster(**settings, missing="mask").fit(holed)
+    filled = Forecaster(**settings).fit(wrong)
+    assert abs(masked.scores_.channel_mae[0] * masked.scaler_.std[0] - clean.scores_.channel_mae[0]) < 0.2
+    errors = [np.abs(one.predict()["lead"] - clean.predict()["lead"]).mean() for one in (masked, filled)]
+    assert errors[0] < errors[1]
+
+
+def test_windows_with_gaps_in_their_truth_are_not_scored() -> None:
+    df = waves(499)
+    df.iloc[450:453, 1] = np.nan
+    forecaster = Forecaster(**{**SMALL, "epochs": 1, "missing": "mask"}).fit(df)
+    assert forecaster.scores_.windows == (99 - 6) - (3 + 6)
+    assert np.isfinite(forecaster.predict().to_numpy()).all()
+    df.iloc[400::5, 1] = np.nan
+    with pytest.raises(InputError, match="no window of 7 steps from row 400 on is without a gap"):
+        Forecaster(**{**SMALL, "missing": "mask"}).fit(df)
+
+
+def test_a_loss_of_what_is_known_is_the_loss_of_the_rest() -> None:
+    forecast, truth = torch.randn(2, 5, 3, 2, requires_grad=True)
+    holed = truth.detach().clone()
+    holed[1, 2, 0] = holed[4, 0, 1] = math.nan
+    known = ~holed.isnan()
+    value = of_known(mse)(forecast, holed)
+    assert value.item() == pytest.approx((forecast - truth)[known].square().mean().item())
+    (gradient,) = torch.autograd.grad(value, forecast)
+    assert (gradient[~known] == 0).all() and gradient.isfinite().all()
+    assert of_known(mse)(forecast, torch.full_like(holed, math.nan)).item() == 0
+
+
+# ---------------------------------------------------------------- manners
+
+
+def test_parameters_are_got_set_and_cloned_as_scikit_learn_does_it(fitted: Forecaster) -> None:
+    forecaster = Forecaster(**SMALL)
+    params = forecaster.get_params()
+    assert all(params[name] is SMALL[name] for name in SMALL)
+    clone = Forecaster(**params)
+    assert all(clone.get_params()[name] is value for name, value in params.items())
+    assert forecaster.set_params(horizon=3, lr=1e-2) is forecaster
+    assert (forecaster.horizon, forecaster.lr) == (3, 1e-2)
+    with pytest.raises(InputError, match="horizon is -1"):
+        forecaster.set_params(lr=5e-2, horizon=-1)
+    assert (forecaster.horizon, forecaster.lr) == (3, 1e-2)
+    with pytest.raises(InputError, match="unknown argument of Forecaster 'horzion'"):
+        forecaster.set_params(horzion=3)
+    assert repr(Forecaster(horizon=3, lr=0.1)) == "Forecaster(horizon=3, lr=0.1)"
+    base = pytest.importorskip("sklearn.base", reason="scikit-learn is not installed")
+    assert base.clone(fitted).get_params() == fitted.get_params()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lookback": 0}, "lookback is 0; it must be a whole number of at least 1"),
+        ({"epochs": True}, "epochs is True; it must be a whole number"),
+        ({"seed": -1}, "seed is -1"),
+        ({"lr": 0.0}, "lr is 0.0; it must be a finite number above 0"),
+        ({"schedule": "half"}, "unknown schedule 'half'"),
+        ({"missing": "drop"}, "unknown policy for missing values 'drop'"),
+        ({"progress": "loud"}, "unknown progress 'loud'"),
+        ({"season": 0}, "season is 0"),
+        ({"model_args": {"primer": torch.nn.Identity()}}, "such as JSON can hold: .*Identity"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused_before_anything_else(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Forecaster(**{**SMALL, **change})
+
+
+def test_a_fit_that_is_refused_leaves_the_fitted_state() -> None:
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(waves())
+    before = forecaster.predict()
+    for bad in (waves().iloc[:30], waves().assign(noise="x"), waves().assign(noise=np.inf), "nowhere.csv"):
+        with pytest.raises(InputError):
+            forecaster.fit(bad)
+    pd.testing.assert_frame_equal(forecaster.predict(), before)
+
+
+def test_refitting_on_all_rows_changes_the_forecast_and_not_the_scores() -> None:
+    settings = {**SMALL, "epochs": 2}
+    one, other = (Forecaster(**settings, refit=refit).fit(waves()) for refit in (False, True))
+    assert one.scores_.mse == other.scores_.mse
+    assert np.array_equal(one.calibration_, other.calibration_)
+    assert not one.predict().equals(other.predict())
+
+
+def test_the_periods_are_told(fitted: Forecaster) -> None:
+    index = waves().index
+    assert fitted.periods_ == {
+        "train": (str(index[0]), str(index[230])),
+        "val": (str(index[231]), str(index[264])),
+        "test": (str(index[265]), str(index[330])),
+    }

@@ -1,6 +1,7 @@
 """Frames of one's own: read, turned, checked, continued; every refusal says what is wrong and what to do."""
 
 import gzip
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,26 @@ def test_an_unreadable_file_is_refused(content: bytes, message: str, tmp_path: P
         read_table(path)
 
 
+def test_parquet_is_read_with_the_extra(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    hourly().to_parquet(tmp_path / "indexed.parquet")
+    hourly().rename_axis("date").reset_index().to_parquet(tmp_path / "plain.parquet")
+    lengthen(hourly()).to_parquet(tmp_path / "long.parquet")
+    for name in ("indexed", "plain", "long"):
+        frame = read_table(tmp_path / f"{name}.parquet")
+        pd.testing.assert_frame_equal(frame, hourly(), check_names=False, check_freq=False)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 not really PAR1")
+    with pytest.raises(InputError, match="bad.parquet is not a Parquet table"):
+        read_table(tmp_path / "bad.parquet")
+
+
+def test_parquet_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plant.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"needs pyarrow: pip install 'primecast\[parquet\]', or save it as CSV"):
+        read_table(tmp_path / "plant.parquet")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no file '.*nothing.csv'"):
         read_table(tmp_path / "nothing.csv")
@@ -189,7 +210,17 @@ def test_rows_out_of_order_are_refused_until_they_are_sorted(order: list[int]) -
 
 
 BAD_FRAMES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = {
-    "no dates": (lambda df: df.reset_index(drop=True), "no DatetimeIndex but a RangeIndex; set it with df.set_index"),
+    "names as index": (lambda df: df.set_axis(list("abcdefghijk")), "neither dates nor whole numbers .*df.set_index"),
+    "fractions as index": (lambda df: df.set_axis(np.arange(11) / 2), "neither dates nor whole numbers .*float64"),
+    "periods as index": (lambda df: df.to_period("h"), r"has a PeriodIndex; .*df.to_timestamp\(\)"),
+    "row numbers missing": (
+        lambda df: df.set_axis([0, 2, 4, 8, 10, 12, 14, 18, 20, 22, 24]),
+        r"usual step is 2, but 2 steps differ, the first 4 to 8, 14 to 18; .*df\.reindex",
+    ),
+    "a row number twice": (
+        lambda df: df.set_axis([0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9]),
+        "occur more than once, the first 2",
+    ),
     "long": (lambda df: lengthen(df), r"looks like a long frame: turn it with primecast\.data\.widen"),
     "two rows": (lambda df: df.iloc[:2], "has 2 rows, but at least 3 are needed"),
     "no columns": (lambda df: df[[]], "has no columns"),
@@ -223,7 +254,7 @@ BAD_FRAMES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = {
     "an empty channel": (lambda df: df.assign(b=np.nan), "these channels have no value at all: b; drop them"),
     "gaps": (
         lambda df: with_row(df, 6, np.nan).assign(b=1.0),
-        r"2 values are missing: 1 in a, 1 in c; choose a policy, missing='interpolate' .* or missing='ffill'",
+        r"2 values are missing: 1 in a, 1 in c; choose a policy, .*'interpolate' .*'ffill' .* or missing='mask'",
     ),
 }
 
@@ -235,7 +266,7 @@ def test_a_bad_frame_is_refused_with_the_way_out(spoil: Callable[[pd.DataFrame],
 
 
 def test_an_unknown_policy_lists_the_known() -> None:
-    with pytest.raises(InputError, match=r"unknown policy for missing values 'fill'.*error, ffill, interpolate"):
+    with pytest.raises(InputError, match=r"unknown policy for missing values 'fill'.*error, ffill, interpolate, mask"):
         validate(hourly(), missing="fill")
 
 
@@ -261,6 +292,37 @@ def test_policies_fill_gaps_as_they_say() -> None:
     )
     assert validate(frame, missing="interpolate")["a"].tolist() == [2, 2, 4, 6, 8, 8]
     assert validate(frame, missing="ffill")["a"].tolist() == [2, 2, 2, 2, 8, 8]
+
+
+def test_masked_gaps_stay_where_they_are() -> None:
+    frame = with_row(hourly(), 4, np.nan)
+    pd.testing.assert_frame_equal(validate(frame, missing="mask"), frame)
+
+
+def test_numbered_rows_are_counted_on_and_have_no_season() -> None:
+    frame = hourly(rows=41).set_axis(range(7, 7 + 3 * 41, 3))
+    checked = validate(frame.iloc[::-1])
+    assert isinstance(checked.index, pd.RangeIndex) and list(checked.index) == list(frame.index)
+    assert list(future_index(checked.index, 2)) == [130, 133]
+    assert season_of(checked.index) == 1
+    dataset = dataset_from_frame(frame)
+    assert dataset.index is None and dataset.season == 1
+    assert describe_gaps(frame) == "no value is missing in 41 rows"
+    holed = frame.copy()
+    holed.iloc[3, 0] = np.nan
+    between = (frame.iloc[2, 0] + frame.iloc[4, 0]) / 2
+    assert validate(holed, missing="interpolate").iloc[3, 0] == pytest.approx(between)
+
+
+def test_whole_numbers_truth_values_and_numbers_in_text_are_numbers() -> None:
+    frame = hourly().assign(b=[True, False] * 5 + [True], c=pd.array([1, None] * 5 + [3], dtype="Int64"))
+    checked = validate(frame, missing="mask")
+    assert checked["b"].tolist() == [1.0, 0.0] * 5 + [1.0]
+    assert checked["c"].isna().sum() == 5
+    mixed = hourly().astype(object)
+    mixed.iloc[2, 1] = "x"
+    with pytest.raises(InputError, match="column 'b' of the frame is not numeric: row 2024-01-01 02:00:00 holds 'x'"):
+        validate(mixed)
 
 
 def test_interpolation_goes_by_time_not_by_row() -> None:

@@ -1,33 +1,68 @@
-"""Forecaster: a frame of sensors in, the dated future of every channel in its own units out.
+"""Forecaster: a table of sensors in, the dated future of every channel in its own units out.
 
-    frame ─> validate ─> split 7:1:2 ─> fit ─> model ─> inverse scale ─> frame with the next dates
+    table ─> open ─> validate ─> split 7:1:2 ─> fit ─> model ─> inverse scale ─> intervals ─> the same kind of table
 
-It is the benchmark's own line (the same split, fit and evaluate) with a DataFrame at both ends.
+It is the benchmark's own line (the same split, fit and evaluate) with a table at both ends. The first 70 % of the rows
+train, the next 10 % say when to stop, the last 20 % score; `periods_` has their dates. What comes after the training
+rows is held out: its errors make the intervals, its windows show the relations.
+
+Letters: t rows, m windows, l look-back, h horizon, n channels.
 """
 
+import json
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from importlib import import_module
+from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
+from jaxtyping import Bool, Float, Float32, Float64, Int64
+from torch import Tensor, nn
 
-from primecast.data.frames import ConstantChannelWarning, dataset_from_frame, future_index, validate
-from primecast.data.windows import Scaler, split, time_features
+from primecast.backtest import Backtest, tabulate
+from primecast.data.frames import (
+    POLICIES,
+    ConstantChannelWarning,
+    Index,
+    dataset_from_frame,
+    future_index,
+    listed,
+    to_numbers,
+)
+from primecast.data.layouts import Layout, open_table
+from primecast.data.roles import Roles, RoleWindows, TargetsOnly, of_known, shifts, show_known, with_roles
+from primecast.data.tables import Table, calendar_marks, checked, index_of, rows_until, step_of
+from primecast.data.windows import Scaler, Windows, split
 from primecast.errors import InputError, unknown
-from primecast.files import load_tensors, load_weights, read_json, save_tensors, write_json
+from primecast.files import kind_of, load_weights
+from primecast.hub import model_card, pull, push
+from primecast.intervals import check_levels, conformal_radius, radius, thinned
 from primecast.losses import create_loss
 from primecast.models import MODELS, attention_options, create_model
 from primecast.models.naive import SeasonalNaive
-from primecast.training import History, Scores, evaluate, fit
+from primecast.progress import PROGRESS
+from primecast.relations import Fragility, Relations, lose_sensors, relate
+from primecast.saved import open_forecaster, save_forecaster
+from primecast.training import SCHEDULES, History, Scores, evaluate, fit
+
+LOOKED_AT = 256
+"""Held-out windows that relations and fragility are averaged over, at most."""
 
 
 class NotFittedError(ValueError, AttributeError):
     """A forecast was asked for before `fit`."""
+
+
+class UnknownFutureWarning(UserWarning):
+    """A covariate that was to be known beforehand is not; its last known value was used."""
 
 
 class Forecaster:
@@ -36,18 +71,45 @@ class Forecaster:
     horizon:   steps to forecast. lookback: steps to look at.
     model, attention: names as in `primecast list`; attention None is prime where the model can be primed.
     model_args: arguments of the model, as `create_model` takes them.
+    past:      names of columns that are looked at but not forecast, such as a controller's output.
+    future:    names of columns that are known beforehand, such as a holiday; `predict` is given their future.
     loss, lr, batch_size, epochs, patience, schedule, seed: of the training, see `fit`.
-    missing:   what to do with missing values: "error", "interpolate" or "ffill".
+    missing:   what to do with missing values: "error", "interpolate", "ffill" or "mask", see POLICIES.
     season:    steps of the seasonal-naive forecast it is compared with; from the dates when None.
+    refit:     train once more, on all rows and for as many epochs as were best, before forecasting. Scores and
+               intervals stay those of the model that had not seen the held-out rows. It doubles the time.
 
-    After `fit`: `model_`, `history_`, `scores_` and `naive_scores_` (on the last fifth of the rows, which training has
-    not seen, in scaled units), `scaler_`, `frame_`.
+    All arguments can be written as JSON and are checked at once.
+
+    After `fit`: `scores_` and `naive_scores_` (on the last fifth of the rows, which training has not seen, in scaled
+    units), `periods_`, `model_`, `history_`, `scaler_`.
 
     Example:
 
         f = Forecaster(horizon=24, lookback=96).fit(df)      # df: DatetimeIndex x channels
         f.predict()                                          # the next 24 rows, same columns, same units
+        f.predict(newer, level=[80, 95])                     # from newer rows, with lo and hi columns
     """
+
+    # What `fit` and `load` leave behind.
+    model_: nn.Module
+    scaler_: Scaler
+    roles_: Roles
+    layout_: Layout
+    columns_: list[str]  # as they came
+    recent_: Table  # the last look-back + horizon rows
+    constant_: Bool[np.ndarray, "n"]
+    season_: int
+    naive_mae_: Float64[np.ndarray, "n"]  # of the seasonal naive forecast on the training rows, in original units
+    calibration_: Float32[np.ndarray, "m h n"]  # errors on held-out windows, scaled, in time order
+    stride_: int  # rows between those windows
+    rows_: int  # rows seen since the first
+    periods_: dict[str, tuple[str, str]]  # first and last row of train, val and test
+    scores_: Scores
+    naive_scores_: Scores
+    history_: History
+    data_: Table  # all rows of `fit`; not saved
+    facts_: dict[str, Any]  # what the model card tells
 
     def __init__(
         self,
@@ -57,6 +119,8 @@ class Forecaster:
         model: str = "itransformer",
         attention: str | None = None,
         model_args: Mapping[str, Any] | None = None,
+        past: Sequence[str] | None = None,
+        future: Sequence[str] | None = None,
         loss: str = "mse",
         lr: float = 5e-4,
         batch_size: int = 32,
@@ -66,16 +130,17 @@ class Forecaster:
         seed: int = 0,
         missing: str = "error",
         season: int | None = None,
+        refit: bool = False,
         progress: str = "auto",
     ) -> None:
-        if model not in MODELS:
-            raise unknown("model", model, MODELS)
-        attention = attention or ("prime" if MODELS[model].primable else "standard")
+        # Stored as they come: that is what makes clones equal. What they come to is worked out where it is needed.
         self.horizon = horizon
         self.lookback = lookback
         self.model = model
         self.attention = attention
-        self.model_args = dict(model_args or {})
+        self.model_args = model_args
+        self.past = past
+        self.future = future
         self.loss = loss
         self.lr = lr
         self.batch_size = batch_size
@@ -85,123 +150,658 @@ class Forecaster:
         self.seed = seed
         self.missing = missing
         self.season = season
+        self.refit = refit
         self.progress = progress
-        # Everything that can be wrong with the arguments is wrong now, not after an hour of training.
-        create_loss(loss)
-        self._build(channels=2, marks=0)
+        self._check()
+        if future and not _uses_marks(self._build(channels=2, marks=2), lookback=lookback, horizon=horizon):
+            raise InputError(f"model {model!r} looks at no marks, so it cannot use future covariates")
+
+    def _check(self) -> None:
+        """Everything that can be wrong with the arguments is wrong now, not after an hour of training."""
+        for name in ("horizon", "lookback", "batch_size", "epochs", "patience"):
+            _check_count(name, getattr(self, name))
+        _check_count("seed", self.seed, least=0)
+        if self.season is not None:
+            _check_count("season", self.season)
+        if not (_is_number(self.lr) and self.lr > 0 and math.isfinite(self.lr)):
+            raise InputError(f"lr is {self.lr!r}; it must be a finite number above 0")
+        for name, allowed in (("schedule", SCHEDULES), ("progress", PROGRESS), ("missing", POLICIES)):
+            if getattr(self, name) not in allowed:
+                raise unknown("policy for missing values" if name == "missing" else name, getattr(self, name), allowed)
+        for name in ("past", "future"):
+            names = getattr(self, name)
+            if names is not None and (isinstance(names, str) or not all(isinstance(one, str) for one in names)):
+                raise InputError(f"{name} is {names!r}; it must be a list of names of columns")
+        twice = set(self.past or ()) & set(self.future or ())
+        if twice:
+            raise InputError(f"these covariates are given as past and as future: {listed(sorted(twice))}")
+        try:
+            json.dumps(self.get_params(), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the arguments of a Forecaster must be such as JSON can hold: {error}") from error
+        create_loss(self.loss)
+        self._outline(channels=2, marks=2)
 
     def _build(self, *, channels: int, marks: int) -> nn.Module:
-        options = {**attention_options(self.model, self.attention), "marks": marks, **self.model_args}
+        if self.model not in MODELS:
+            raise unknown("model", self.model, MODELS)
+        attention = self.attention or ("prime" if MODELS[self.model].primable else "standard")
+        options = {**attention_options(self.model, attention), "marks": marks, **dict(self.model_args or {})}
         return create_model(
             self.model, lookback=self.lookback, horizon=self.horizon, channels=channels, seed=self.seed, **options
         )
 
-    def fit(self, df: pd.DataFrame) -> "Forecaster":
-        """Train on the first 70 % of the rows, stop by the next 10 %, score on the last 20 %."""
-        frame = validate(df, missing=self.missing)
-        dataset = dataset_from_frame(frame, season=self.season)
+    def _outline(self, *, channels: int, marks: int) -> dict[str, str]:
+        """Names and kinds of the model's tensors, without allocating them where the model allows it."""
+        try:
+            with torch.device("meta"):
+                model = self._build(channels=channels, marks=marks)
+        except NotImplementedError:  # gat draws its graph while it is built
+            model = self._build(channels=channels, marks=marks)
+        return {name: kind_of(tensor) for name, tensor in model.state_dict().items()}
+
+    # ---------------------------------------------------------------- training
+
+    def fit(
+        self, data: object, *, id: str | None = None, time: str | None = None, value: str | None = None
+    ) -> "Forecaster":
+        """Train on the first 70 % of the rows, stop by the next 10 %, score on the last 20 %.
+
+        data: a wide frame (DatetimeIndex or counting index × channels), a long one, the path of a CSV or Parquet file,
+        an array (rows, channels). id, time, value: names of columns, see `primecast.data.layouts.open_table`.
+        """
+        self._check()
+        wide, layout = open_table(data, id=id, time=time, value=value)
+        table = checked(wide, self.missing)
+        columns = [str(name) for name in table.frame.columns]
+        roles = Roles.of(columns, past=self.past or (), future=self.future or ())
+        table = table.of(roles)
+        dataset = dataset_from_frame(table.frame, season=self.season)
         splits = split(dataset, lookback=self.lookback, horizon=self.horizon)
-        model = self._build(channels=splits.train.channels, marks=splits.train.mark_count)
-        self.history_: History = fit(
-            model,
-            splits.train,
-            splits.val,
-            loss=create_loss(self.loss),
+        gaps = table.gaps if self.missing == "mask" and table.gaps.any() else None
+        train, val, test = (with_roles(windows, roles, gaps) for windows in (splits.train, splits.val, splits.test))
+        val, test = val.complete(), test.complete()
+
+        # All of it happens to a copy: this one stays as it was until everything has worked.
+        new = Forecaster(**self.get_params())
+        new.roles_, new.layout_, new.columns_, new.scaler_ = roles, layout, columns, splits.scaler
+        new.model_ = new._build(channels=train.channels, marks=train.mark_count)
+        new.history_ = new._train(new.model_, train, val, epochs=self.epochs)
+        new.scores_ = _of_targets(evaluate(_scored(new.model_, roles), test, batch_size=self.batch_size), roles)
+        new.season_ = min(dataset.season, self.lookback)
+        naive = SeasonalNaive(lookback=self.lookback, horizon=self.horizon, season=new.season_)
+        new.naive_scores_ = _of_targets(evaluate(_scored(naive, roles), test), roles)
+        trained = len(splits.train.series)
+        new.naive_mae_ = _naive_mae(table.truth[:trained, : len(roles.targets)], new.season_)
+        new.constant_ = (table.frame.max() == table.frame.min()).to_numpy()[: len(roles.targets)]
+        new.calibration_, ends = new._errors(table, range(trained - self.lookback, len(table)))
+        new.stride_ = int(np.median(np.diff(ends))) if len(ends) > 1 else 1
+        tested = splits.test.rows.start + self.lookback
+        new.periods_ = {
+            name: (str(table.frame.index[first]), str(table.frame.index[after - 1]))
+            for name, first, after in (("train", 0, trained), ("val", trained, tested), ("test", tested, len(table)))
+        }
+        if self.refit:
+            new.model_ = new._build(channels=train.channels, marks=train.mark_count)
+            everything = new._windows(table, range(len(table)))
+            new._train(new.model_, everything, val, epochs=new.history_.best_epoch)
+        new.data_, new.rows_ = table, len(table)
+        new.facts_ = new._facts(table, val_errors=ends <= tested)
+        new.recent_ = table.last(self.lookback + self.horizon)
+        vars(self).update(vars(new))
+        return self
+
+    def _train(self, model: nn.Module, train: RoleWindows, val: RoleWindows, *, epochs: int) -> History:
+        loss = create_loss(self.loss)
+        masked = train.gaps is not None or train.targets < train.channels
+        return fit(
+            _scored(model, self.roles_),
+            train,
+            val,
+            loss=of_known(loss) if masked else loss,
             lr=self.lr,
             batch_size=self.batch_size,
-            epochs=self.epochs,
-            patience=self.patience,
+            epochs=epochs,
+            patience=min(self.patience, epochs),
             schedule=self.schedule,
             seed=self.seed,
             progress=self.progress,
         )
-        self.model_: nn.Module = model
-        self.scaler_: Scaler = splits.scaler
-        self.frame_: pd.DataFrame = frame.iloc[-self.lookback :]
-        self.constant_: np.ndarray = (frame.max() == frame.min()).to_numpy()
-        self.scores_: Scores = evaluate(model, splits.test)
-        season = min(dataset.season, self.lookback)
-        naive = SeasonalNaive(lookback=self.lookback, horizon=self.horizon, season=season)
-        self.naive_scores_: Scores = evaluate(naive, splits.test)
+
+    def _windows(self, table: Table, rows: range) -> RoleWindows:
+        """All windows of these rows, scaled as the training rows were."""
+        part = table.frame.iloc[rows.start : rows.stop]
+        windows = Windows(
+            series=torch.from_numpy(self.scaler_.transform(part.to_numpy()).astype(np.float32)),
+            marks=calendar_marks(part.index),
+            start=rows.start,
+            lookback=self.lookback,
+            horizon=self.horizon,
+        )
+        return with_roles(windows, self.roles_, table.gaps if self.missing == "mask" else None)
+
+    def _errors(
+        self, table: Table, rows: range, *, thin: bool = True
+    ) -> tuple[Float32[np.ndarray, "m h n"], Int64[np.ndarray, "m"]]:
+        """Scaled absolute errors of the windows in these rows, some of them, and the row after each one's last."""
+        windows = self._windows(table, rows).complete()
+        if thin:
+            windows = windows.only(thinned(len(windows), cells=self.horizon * len(self.roles_.targets)))
+        errors = []
+        for index in torch.arange(len(windows)).split(self.batch_size):
+            batch = windows.batch(index)
+            with torch.inference_mode():
+                errors.append(
+                    (self.model_.eval()(batch.x, batch.marks) - batch.y)[..., : windows.targets].abs().numpy()
+                )
+        ends = windows.numbers.numpy() + rows.start + self.lookback + self.horizon
+        return np.concatenate(errors), ends
+
+    # ---------------------------------------------------------------- forecasting
+
+    def predict(
+        self,
+        data: object = None,
+        *,
+        level: Sequence[float] = (),
+        future: object = None,
+        adaptive: bool = False,
+    ) -> Any:
+        """The next `horizon` rows after the last row of `data` (after the rows known so far when None), in its units.
+
+        level:    per cent of each interval, [80, 95]: columns "<channel>-lo-80" and "<channel>-hi-80".
+        future:   a table with the future values of the covariates that are known beforehand; where it has none, their
+                  last value is used, with an UnknownFutureWarning.
+        adaptive: intervals that follow the errors of late, see `update`, instead of all held-out ones alike.
+
+        The answer is the same kind of table as `data`, or as the one of `fit`; see `Layout.render`.
+        """
+        self._check_fitted("call fit(df) or load(path) first")
+        levels = check_levels(level)
+        table, layout = (self.recent_, self.layout_) if data is None else self._read(data)
+        if len(table) < self.lookback:
+            raise InputError(f"a forecast looks at {self.lookback} rows, the frame has {len(table)}")
+        table = table.last(self.lookback)
+        index = index_of(table.frame)
+        ahead = future_index(index, self.horizon)
+        point = self._forecast(table, ahead, self._known(future, table, ahead))
+        bounds = {}
+        for sign, side, order in ((-1, "lo", levels[::-1]), (1, "hi", levels)):
+            for one in order:
+                moved = point.to_numpy() + sign * self._radius(one, self.calibration_, adaptive=adaptive)
+                bounds[f"{side}-{one:g}"] = pd.DataFrame(moved, index=ahead, columns=point.columns)
+        return layout.render(point, bounds)
+
+    def _forecast(self, table: Table, ahead: Index, known: Float64[np.ndarray, "h c"]) -> pd.DataFrame:
+        """The forecast of the targets after the last row of the table, in original units and the order they came in."""
+        roles, values = self.roles_, self.scaler_.transform(table.frame.to_numpy())
+        channels = len(roles.channels)
+        filler = np.zeros((self.horizon, channels))
+        after = self.scaler_.transform(np.concatenate([filler, known], axis=1))[:, channels:]
+        covariates = torch.from_numpy(np.concatenate([values[:, channels:], after])).float()
+        dated = calendar_marks(table.frame.index.append(ahead))
+        parts = ([] if dated is None else [dated]) + ([covariates] if roles.future else [])
+        marks = torch.cat(parts, dim=1)[None] if parts else None
+        if marks is not None:
+            marks = show_known(marks, known=len(roles.future), lookback=self.lookback)
+        # Laid out anew, since the last bits of a product depend on how its factors lie in memory.
+        window = torch.from_numpy(np.ascontiguousarray(values[:, :channels])).float()
+        with torch.inference_mode():
+            scaled = self.model_.eval()(window[None], marks)[0]
+        full = np.zeros((self.horizon, len(roles.columns)))
+        full[:, :channels] = scaled.double().numpy()
+        forecast = self.scaler_.inverse(full)[:, : len(roles.targets)]
+        forecast[:, self.constant_] = table.frame.to_numpy()[-1, : len(roles.targets)][self.constant_]
+        return pd.DataFrame(forecast, index=ahead, columns=list(roles.targets))
+
+    def _known(self, future: object, table: Table, ahead: Index) -> Float64[np.ndarray, "h c"]:
+        """What is known of the future covariates, the last known value elsewhere."""
+        names = list(self.roles_.future)
+        if future is not None and not names:
+            raise InputError("this Forecaster has no future covariates: name them with Forecaster(future=[...])")
+        held = pd.DataFrame(np.nan, index=ahead, columns=names)
+        if future is not None:
+            given, _ = open_table(future, **_names_in(future, self.layout_))
+            if isinstance(future, np.ndarray):
+                given = given.iloc[: self.horizon].set_axis(ahead[: len(given)], axis="index").set_axis(names, axis=1)
+            absent = [name for name in names if name not in given.columns]
+            if absent:
+                raise InputError(f"the future frame has no column {listed(absent)}; it has {listed(given.columns)}")
+            numbers = to_numbers(given[names], source="the future frame")
+            if np.isinf(numbers).any():
+                raise InputError(f"the future frame holds {int(np.isinf(numbers).sum())} infinite values; correct them")
+            held = pd.DataFrame(numbers, index=given.index, columns=names).reindex(ahead)
+        unknown_cells = int(held.isna().to_numpy().sum())
+        if unknown_cells:
+            warnings.warn(
+                f"{unknown_cells} of {held.size} future values of {listed(names)} are not known; the last known value "
+                f"of each was used. They are wanted from {ahead[0]} to {ahead[-1]}",
+                UnknownFutureWarning,
+                stacklevel=3,
+            )
+        last = table.frame[names].iloc[[-1]]
+        return pd.concat([last, held]).ffill().to_numpy()[1:]
+
+    def _radius(
+        self, level: float, errors: Float32[np.ndarray, "m h n"], *, adaptive: bool
+    ) -> Float64[np.ndarray, "h n"]:
+        """Half the width of an interval, in original units."""
+        spread = self.scaler_.std[: errors.shape[-1]]
+        scaled = radius(errors, level, adaptive=adaptive, stride=self.stride_).astype(np.float64)
+        return np.where(self.constant_, 0.0, scaled * spread)
+
+    def update(self, data: object) -> "Forecaster":
+        """Newer rows have come: forecasts start from them, and intervals learn from the errors made on them.
+
+        The model stays as it is. `data` may overlap what is known; its first new row must be the next one.
+        """
+        self._check_fitted("call fit(df) or load(path) first")
+        table, _ = self._read(data)
+        before = self.recent_
+        new = table.after(before.frame.index[-1])
+        if not len(new):
+            return self
+        expected = future_index(index_of(before.frame), 1)[0]
+        if new.frame.index[0] != expected:
+            raise InputError(f"the next row is that of {expected}, but the newer rows begin at {new.frame.index[0]}")
+        joined = before.join(new)
+        if len(joined) >= self.lookback + self.horizon:
+            # One more window ends with every new row; those that keep to the stride of the others are kept.
+            errors, ends = self._errors(joined, range(len(joined)), thin=False)
+            fresh = ends > len(before)
+            kept = fresh & ((self.rows_ + ends - len(before)) % self.stride_ == 0)
+            most = max(len(self.calibration_), 1)
+            self.calibration_ = np.concatenate([self.calibration_, errors[kept]])[-most:]
+        self.rows_ += len(new)
+        self.recent_ = joined.last(self.lookback + self.horizon)
         return self
 
-    def predict(self, df: pd.DataFrame | None = None) -> pd.DataFrame:
-        """The next `horizon` rows after the last row of `df` (after the rows of `fit` when None), in original units."""
-        if not hasattr(self, "model_"):
-            raise NotFittedError("this Forecaster has not been fitted: call fit(df) or load(path) first")
-        frame = self.frame_ if df is None else self._recent(df)
-        index = pd.DatetimeIndex(frame.index)
-        future = future_index(index, self.horizon)
-        window = torch.from_numpy(self.scaler_.transform(frame.to_numpy())).float()
-        marks = torch.cat([time_features(index), time_features(future)])
-        self.model_.eval()
-        with torch.inference_mode():
-            scaled = self.model_(window[None], marks[None])[0]
-        values = self.scaler_.inverse(scaled.double().numpy())
-        values[:, self.constant_] = frame.to_numpy()[-1, self.constant_]
-        return pd.DataFrame(values, index=future, columns=frame.columns)
-
-    def _recent(self, df: pd.DataFrame) -> pd.DataFrame:
-        if list(df.columns) != list(self.frame_.columns):
+    def _read(self, data: object) -> tuple[Table, Layout]:
+        """A table given later: of the same channels, step and zone as the one of `fit`."""
+        wide, layout = open_table(data, **_names_in(data, self.layout_))
+        wide = wide.rename(columns=str)
+        if sorted(wide.columns) != sorted(self.columns_):
             raise InputError(
-                f"this Forecaster was fitted on channels {list(self.frame_.columns)}, the frame has {list(df.columns)}"
+                f"this Forecaster was fitted on channels {listed(self.columns_)}, the frame has {listed(wide.columns)}"
             )
         with warnings.catch_warnings():  # a channel may well stand still in a short recent frame
             warnings.simplefilter("ignore", ConstantChannelWarning)
-            frame = validate(df, missing=self.missing)
-        if len(frame) < self.lookback:
-            raise InputError(f"a forecast looks at {self.lookback} rows, the frame has {len(frame)}")
-        return frame.iloc[-self.lookback :]
+            table = checked(wide[self.columns_], self.missing).of(self.roles_)
+        own, given = step_of(self.recent_.frame.index), step_of(table.frame.index)
+        if own != given:
+            raise InputError(f"this Forecaster was fitted on rows of {own}, the frame has rows of {given}")
+        return table, layout
 
-    # ---------------------------------------------------------------- files
+    # ---------------------------------------------------------------- looking back, looking inside
+
+    def backtest(
+        self,
+        data: object = None,
+        *,
+        windows: int = 5,
+        step: int | None = None,
+        level: Sequence[float] = (80, 95),
+        adaptive: bool = False,
+        refit: bool = False,
+    ) -> Backtest:
+        """Forecast from the last `windows` origins, `step` rows apart (the horizon when None), and see what happened.
+
+        data:  the rows; those of `fit` when None.
+        refit: train anew for each origin, on the rows before it, instead of using this model throughout. Without it,
+               an origin within the rows this model was trained on is refused.
+
+        Intervals are made of errors known at their origin: those of windows after the training rows that had ended.
+        """
+        self._check_fitted("call fit(df) or load(path) first")
+        _check_count("windows", windows)
+        step = self.horizon if step is None else step
+        _check_count("step", step)
+        levels = check_levels(level)
+        table = self._rows(data)
+        index = index_of(table.frame)
+        last = len(table) - self.horizon
+        origins = [last - step * back for back in reversed(range(windows))]
+        if origins[0] < self.lookback:
+            raise InputError(
+                f"{windows} windows {step} rows apart, with look-back {self.lookback} and horizon {self.horizon}, need "
+                f"{self.lookback + step * (windows - 1) + self.horizon} rows; there are {len(table)}"
+            )
+        trained = self._trained(table)
+        if not refit and origins[0] < trained:
+            raise InputError(
+                f"the first of {windows} windows begins at {index[origins[0]]}, but rows until "
+                f"{self.periods_['train'][1]} were trained on; take fewer windows, or refit=True"
+            )
+        return self._backtest(table, origins, trained=trained, levels=levels, adaptive=adaptive, refit=refit)
+
+    def _backtest(
+        self,
+        table: Table,
+        origins: list[int],
+        *,
+        trained: int,
+        levels: list[float],
+        adaptive: bool,
+        refit: bool,
+    ) -> Backtest:
+        index, targets = index_of(table.frame), len(self.roles_.targets)
+        errors, ends = self._known_errors(table, trained, until=origins[-1])
+        forecasts, naives, radii = [], [], {level: [] for level in levels}  # type: ignore[var-annotated]
+        for origin in origins:
+            one = (
+                self if not refit else Forecaster(**self.get_params()).fit(table.as_given(self.columns_, until=origin))
+            )
+            rows = slice(origin, origin + self.horizon)
+            known = table.frame.to_numpy()[rows, len(self.roles_.channels) :]
+            seen = table.rows(origin - self.lookback, origin)
+            forecasts.append(one._forecast(seen, future_index(index_of(seen.frame), self.horizon), known).to_numpy())
+            season = seen.frame.to_numpy()[-self.season_ :, :targets]
+            naives.append(season[np.arange(self.horizon) % self.season_])
+            calibration = one.calibration_ if refit else errors[ends <= origin]
+            for level in levels:
+                radii[level].append(one._radius(level, calibration, adaptive=adaptive))
+        return tabulate(
+            channels=self.roles_.targets,
+            cutoffs=[index[origin - 1] for origin in origins],
+            times=[index[origin : origin + self.horizon] for origin in origins],
+            truth=np.stack([table.truth[origin : origin + self.horizon, :targets] for origin in origins]),
+            forecast=np.stack(forecasts),
+            naive=np.stack(naives),
+            naive_mae=self.naive_mae_,
+            radii={level: np.stack(each) for level, each in radii.items()},
+        )
+
+    def _refitted(self, table: Table, origin: int) -> "Forecaster":
+        return Forecaster(**self.get_params()).fit(table.as_given(self.columns_, until=origin))
+
+    def _known_errors(
+        self, table: Table, trained: int, *, until: int
+    ) -> tuple[Float32[np.ndarray, "m h n"], Int64[np.ndarray, "m"]]:
+        """Errors of windows after the training rows, with those of `fit` if all rows are newer; when each is known."""
+        first = max(0, trained - self.lookback)
+        errors, ends = self.calibration_[:0], np.zeros(0, dtype=np.int64)
+        if until - first >= self.lookback + self.horizon:
+            errors, ends = self._errors(table, range(first, until))
+        if rows_until(table.frame.index, self.periods_["test"][1]) == 0:
+            errors = np.concatenate([self.calibration_, errors])
+            ends = np.concatenate([np.zeros(len(self.calibration_), dtype=np.int64), ends])
+        return errors, ends
+
+    def relations(self, data: object = None, *, alpha: float = 0.01) -> Relations:
+        """Who leads whom, at whom the model looks, and how it filters each pair; over rows it was not trained on.
+
+        data: the rows, those of `fit` when None. alpha: how likely one false lead may be, see `primecast.relations`.
+        """
+        self._check_fitted("call fit(df) or load(path) first")
+        table = self._rows(data)
+        trained = self._trained(table)
+        windows = self._windows(table, range(max(0, trained - self.lookback), len(table)))
+        index = table.frame.index
+        step = pd.Series(index[1:] - index[:-1]).median() if isinstance(index, pd.DatetimeIndex) else None
+        return relate(
+            self.model_,
+            self._some(windows),
+            windows.base.series[min(trained, self.lookback) :],
+            names=self.roles_.channels,
+            lookback=self.lookback,
+            season=self.season_,
+            step=step,
+            alpha=alpha,
+            seed=self.seed,
+        )
+
+    def fragility(self, data: object = None, *, hold: str = "mean") -> Fragility:
+        """By how much the error of each channel grows when a sensor is lost; over rows it was not trained on.
+
+        data: the rows, those of `fit` when None. hold: what a lost sensor reads, its "mean" or the "last" value.
+        """
+        self._check_fitted("call fit(df) or load(path) first")
+        table = self._rows(data)
+        windows = self._windows(table, range(max(0, self._trained(table) - self.lookback), len(table))).complete()
+        return lose_sensors(
+            self.model_, self._some(windows), names=self.roles_.channels, targets=len(self.roles_.targets), hold=hold
+        )
+
+    def _some(self, windows: RoleWindows) -> RoleWindows:
+        """Evenly spaced ones, fewer where there are many channels."""
+        most = max(32, min(LOOKED_AT, 64 * LOOKED_AT // windows.channels))
+        return windows.only(thinned(len(windows), cells=1, most=most))
+
+    def _rows(self, data: object) -> Table:
+        if data is not None:
+            table, _ = self._read(data)
+        elif hasattr(self, "data_"):
+            table = self.data_
+        else:
+            raise InputError("a saved Forecaster does not carry the rows it was fitted on: give them as `data`")
+        if len(table) - max(0, self._trained(table) - self.lookback) < self.lookback + self.horizon:
+            raise InputError(
+                f"rows until {self.periods_['train'][1]} were trained on; of later ones at least {self.horizon} are "
+                "needed, and a look-back before them"
+            )
+        return table
+
+    def _trained(self, table: Table) -> int:
+        """How many rows of the table the model may have been trained on: those until its last training row."""
+        return rows_until(table.frame.index, self.periods_["train"][1])
+
+    def _facts(self, table: Table, *, val_errors: Bool[np.ndarray, "m"]) -> dict[str, Any]:
+        """What the model card tells; all of it can be written as JSON."""
+        before, after = self.calibration_[val_errors], self.calibration_[~val_errors]
+        coverage: dict[str, float | None] = {}
+        for level in (80, 90):
+            enough = len(before) >= level / (100 - level) and len(after) > 0
+            coverage[str(level)] = float((after <= conformal_radius(before, level)).mean()) if enough else None
+        roles = self.roles_
+        return {
+            "data": {
+                "targets": list(roles.targets),
+                "past": list(roles.past),
+                "future": list(roles.future),
+                "step": step_of(table.frame.index),
+                "missing": self.missing,
+                "periods": {name: list(ends) for name, ends in self.periods_.items()},
+                "season": self.season_,
+            },
+            "model": {
+                "name": self.model,
+                "attention": self.attention or ("prime" if MODELS[self.model].primable else "standard"),
+                "parameters": sum(p.numel() for p in self.model_.parameters()),
+                "lookback": self.lookback,
+                "horizon": self.horizon,
+            },
+            "scores": {
+                "windows": self.scores_.windows,
+                "mse": self.scores_.mse,
+                "mae": self.scores_.mae,
+                "naive_mse": self.naive_scores_.mse,
+                "naive_mae": self.naive_scores_.mae,
+            },
+            "coverage": coverage,
+            "calibration": len(self.calibration_),
+            "versions": {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")},
+        }
+
+    # ---------------------------------------------------------------- manners
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments it was made with, as scikit-learn names them."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
-    def save(self, path: Path | str) -> None:
-        """Write config.json and model.safetensors into the folder `path`."""
+    def set_params(self, **params: Any) -> "Forecaster":
+        """Change arguments; all are checked before any is changed, and what was fitted stays until the next `fit`."""
+        for name in params:
+            if name not in self.get_params():
+                raise unknown("argument of Forecaster", name, self.get_params())
+        Forecaster(**{**self.get_params(), **params})
+        vars(self).update(params)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = {name: one.default for name, one in signature(type(self)).parameters.items()}
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value != defaults[name])
+        return f"Forecaster({given})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _check_fitted(self, way_out: str) -> None:
         if not hasattr(self, "model_"):
-            raise NotFittedError("this Forecaster has not been fitted: there is nothing to save")
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        index = pd.DatetimeIndex(self.frame_.index)
-        state = {
-            **{f"model.{name}": tensor for name, tensor in self.model_.state_dict().items()},
-            "scaler.mean": torch.tensor(self.scaler_.mean),
-            "scaler.std": torch.tensor(self.scaler_.std),
-            "frame": torch.tensor(self.frame_.to_numpy()),
-            "constant": torch.tensor(self.constant_),
-        }
-        save_tensors(folder / "model.safetensors", state, {})
-        write_json(
-            folder / "config.json",
-            {
-                "params": self.get_params(),
-                "columns": [str(name) for name in self.frame_.columns],
-                "start": index[0].isoformat(),
-                "zone": None if index.tz is None else str(index.tz),
-                "freq": index.freqstr,
-                "marks": 4,
+            raise NotFittedError(f"this Forecaster has not been fitted: {way_out}")
+
+    # ---------------------------------------------------------------- files
+
+    def save(self, path: Path | str) -> None:
+        """Write config.json, model.safetensors and README.md into the folder `path`, all of them or none."""
+        self._check_fitted("there is nothing to save")
+        recent = self.recent_
+        save_forecaster(
+            Path(path),
+            params=self.get_params(),
+            model=self.model_,
+            index=index_of(recent.frame),
+            fields={
+                "columns": self.columns_,
+                "layout": asdict(self.layout_),
+                "marks": self._mark_count(recent.frame.index),
+                "season": self.season_,
+                "stride": self.stride_,
+                "rows": self.rows_,
+                "periods": {name: list(ends) for name, ends in self.periods_.items()},
+                "facts": self.facts_,
             },
+            arrays={
+                "scaler.mean": self.scaler_.mean,
+                "scaler.std": self.scaler_.std,
+                "recent.values": recent.frame.to_numpy(),
+                "recent.gaps": recent.gaps,
+                "constant": self.constant_,
+                "naive_mae": self.naive_mae_,
+                "calibration": self.calibration_,
+            },
+            card=model_card(self.facts_),
         )
+
+    def _mark_count(self, index: pd.Index) -> int:
+        own = 4 if isinstance(index, pd.DatetimeIndex) else 0
+        return own + len(shifts(lookback=self.lookback, horizon=self.horizon)) * len(self.future or ())
 
     @classmethod
     def load(cls, path: Path | str) -> "Forecaster":
-        """A fitted Forecaster from the folder that `save` wrote."""
-        folder = Path(path)
-        config = read_json(folder / "config.json")
-        tensors, _ = load_tensors(folder / "model.safetensors")
-        forecaster = cls(**config["params"])
-        columns = config["columns"]
-        model = forecaster._build(channels=len(columns), marks=config["marks"])
-        own = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-        load_weights(model, own, source=str(folder / "model.safetensors"))
-        forecaster.model_ = model
-        forecaster.scaler_ = Scaler(mean=tensors["scaler.mean"].numpy(), std=tensors["scaler.std"].numpy())
-        index = pd.date_range(config["start"], periods=forecaster.lookback, freq=config["freq"])
-        if config["zone"]:
-            index = index.tz_convert(config["zone"])
-        forecaster.frame_ = pd.DataFrame(tensors["frame"].numpy(), index=index, columns=columns)
-        forecaster.constant_ = tensors["constant"].numpy()
-        return forecaster
+        """A fitted Forecaster from the folder that `save` wrote; every name, size and number is checked first."""
+        saved = open_forecaster(Path(path), arguments=set(signature(cls).parameters))
+        with saved.blamed():
+            new = cls.__new__(cls)  # without the constructor, which may build a model: first all sizes are checked
+            vars(new).update(saved.params)
+            new._check()
+            new.columns_ = saved.fields["columns"]
+            roles = new.roles_ = Roles.of(new.columns_, past=new.past or (), future=new.future or ())
+            new.layout_ = Layout(**saved.fields["layout"])
+            marks = new._mark_count(saved.index)
+            if marks != saved.fields["marks"]:
+                raise InputError(f"it says {saved.fields['marks']} marks, where its other fields come to {marks}")
+            n, k, rows = len(roles.columns), len(roles.targets), len(saved.index)
+            weights, arrays = saved.tensors(
+                new._outline(channels=len(roles.channels), marks=marks),
+                {
+                    "scaler.mean": f"float64[{n}]",
+                    "scaler.std": f"float64[{n}]",
+                    "recent.values": f"float64[{rows}, {n}]",
+                    "recent.gaps": f"bool[{rows}, {n}]",
+                    "constant": f"bool[{k}]",
+                    "naive_mae": f"float64[{k}]",
+                    "calibration": f"float32[{saved.windows}, {new.horizon}, {k}]",
+                },
+            )
+            if rows < new.lookback or not (arrays["scaler.std"] > 0).all():
+                raise InputError("its rows are fewer than the look-back, or a deviation of its scaler is not above 0")
+            new.model_ = new._build(channels=len(roles.channels), marks=marks)
+            load_weights(new.model_, weights, source=str(path))
+            new.scaler_ = Scaler(mean=arrays["scaler.mean"], std=arrays["scaler.std"])
+            frame = pd.DataFrame(arrays["recent.values"], index=saved.index, columns=list(roles.columns))
+            new.recent_ = Table(frame, arrays["recent.gaps"])
+            new.constant_, new.naive_mae_ = arrays["constant"], arrays["naive_mae"]
+            new.calibration_ = arrays["calibration"]
+            new.season_, new.stride_, new.rows_ = (saved.fields[name] for name in ("season", "stride", "rows"))
+            new.periods_ = {name: (str(first), str(last)) for name, (first, last) in saved.fields["periods"].items()}
+            new.facts_ = saved.fields["facts"]
+        new.model_.eval()
+        return new
+
+    def push_to_hub(self, repo_id: str, *, private: bool = True) -> str:
+        """Save it and upload it to the Hugging Face Hub; returns the address of the commit. Needs the extra `hub`."""
+        with TemporaryDirectory() as folder:
+            self.save(Path(folder) / "model")
+            return push(Path(folder) / "model", repo_id, private=private)
+
+    @classmethod
+    def from_pretrained(cls, name: Path | str, *, revision: str | None = None) -> "Forecaster":
+        """`load` from a folder, or, where there is none of this name, from the Hugging Face Hub (extra `hub`)."""
+        return cls.load(name if Path(name).is_dir() else pull(str(name), revision=revision))
+
+    def export(self, path: Path | str) -> None:
+        """Write the model as ONNX, see `primecast.export`."""
+        self._check_fitted("there is nothing to export")
+        import_module("primecast.export").export_forecaster(self, path)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _check_count(name: str, value: object, *, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+
+
+def _names_in(data: object, layout: Layout) -> dict[str, str | None]:
+    """Which of the names given to `fit` apply to a table given later."""
+    columns = list(getattr(data, "columns", ()))
+    if layout.id is not None and {layout.id, layout.time, layout.value} <= set(columns):
+        return {"id": layout.id, "time": layout.time, "value": layout.value}
+    return {"time": layout.time} if layout.time in columns else {}
+
+
+# ---------------------------------------------------------------- scores
+
+
+def _scored(model: nn.Module, roles: Roles) -> nn.Module:
+    return TargetsOnly(model, len(roles.targets)) if roles.past else model
+
+
+def _of_targets(scores: Scores, roles: Roles) -> Scores:
+    """The same scores over the targets alone: the other channels had no error, and counted as cells."""
+    if not roles.past:
+        return scores
+    share = len(roles.targets) / len(roles.channels)
+    return replace(
+        scores,
+        channel_mse=scores.channel_mse[: len(roles.targets)],
+        channel_mae=scores.channel_mae[: len(roles.targets)],
+        **{
+            name: getattr(scores, name) / share
+            for name in ("mse", "mae", "step_mse", "step_mae", "window_mse", "window_mae")
+        },
+    )
+
+
+def _naive_mae(values: Float64[np.ndarray, "t n"], season: int) -> Float64[np.ndarray, "n"]:
+    """Mean |y(t) - y(t - season)| of what is known; 0 where nothing is."""
+    differences = np.abs(values[season:] - values[:-season])
+    known = ~np.isnan(differences)
+    return np.where(known, differences, 0).sum(axis=0) / np.maximum(1, known.sum(axis=0))
+
+
+def _uses_marks(model: nn.Module, *, lookback: int, horizon: int) -> bool:
+    """Whether other marks make another forecast, at weights drawn at random, since some start at zero."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Float[Tensor, "..."]:
+        return torch.randn(*shape, generator=generator)
+
+    x, marks = draw(1, lookback, 2), draw(2, lookback + horizon, 2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(0.1 * draw(*parameter.shape))
+        one, other = (model.eval()(x, some[None]) for some in marks)
+    return not torch.equal(one, other)

@@ -1,10 +1,11 @@
-"""Frames of one's own: from a CSV or a DataFrame to a checked, regular, wide frame, and on to a data set.
+"""Frames of one's own: from a file or a DataFrame to a checked, regular, wide frame, and on to a data set.
 
-    CSV ──read_table──> wide frame ──validate──> float64, regular DatetimeIndex, no gaps ──> dataset_from_frame
+    CSV, Parquet ──read_table──> wide frame ──validate──> float64, regular index, gaps by policy ──> dataset_from_frame
     long frame (unique_id, ds, y) ──widen──^                          forecasts ──lengthen──> long frame
 
-A wide frame has a DatetimeIndex and one numeric column per channel. Whatever is wrong with one is said in a sentence
-that names the first offender and the way out. Missing values are never filled unasked; the ways to ask are POLICIES.
+A wide frame has one numeric column per channel and a DatetimeIndex, or an integer index that counts in equal steps, of
+which nothing is known but the order: no calendar, no season. Whatever is wrong with a frame is said in a sentence that
+names the first offender and the way out. Missing values are never filled unasked; the ways to ask are POLICIES.
 
 Letters: t rows, n channels.
 """
@@ -28,6 +29,7 @@ POLICIES = {
     "error": "missing values are refused",
     "interpolate": "time interpolation between neighbours, the nearest value at the edges",
     "ffill": "the last value before the gap; a gap at the start takes the first value after it",
+    "mask": "as ffill where a forecast looks, and no error is counted where the truth is missing",
 }
 TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
 LONG_COLUMNS = {"unique_id", "ds", "y"}
@@ -46,6 +48,9 @@ STEP_NAMES = {"s": "seconds", "min": "minutes", "h": "hours", "D": "days", "B": 
 SHORTEST = 3
 """Rows: two steps are the least from which a sampling step can be inferred."""
 
+Index = pd.DatetimeIndex | pd.RangeIndex
+"""What a checked frame has its rows numbered by."""
+
 
 class ConstantChannelWarning(UserWarning):
     """Some channels never change; they carry nothing to learn from, and their forecast is their constant."""
@@ -55,7 +60,7 @@ class ConstantChannelWarning(UserWarning):
 
 
 def read_table(path: Path | str, *, time: str | None = None) -> pd.DataFrame:
-    """A CSV file (may be .gz or .xz) as a wide frame in time order of the file; long files are widened.
+    """A CSV file (may be .gz or .xz) or a Parquet file as a wide frame in the file's order; long files are widened.
 
     Comma, semicolon (then also decimal commas) and tab are told apart by the header. The time column is the one
     named `time`; else one with a usual name, such as date or ds; else the first text column that holds dates. A
@@ -64,6 +69,8 @@ def read_table(path: Path | str, *, time: str | None = None) -> pd.DataFrame:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
+    if path.suffix in (".parquet", ".pq"):
+        return _dated(_read_parquet(path), time, path)
     try:
         text = uncompressed(path).decode("utf-8-sig")
         header, _, rest = text.partition("\n")
@@ -78,10 +85,28 @@ def read_table(path: Path | str, *, time: str | None = None) -> pd.DataFrame:
     nameless = frame.columns[0]
     if nameless == "Unnamed: 0" and np.array_equal(frame[nameless], np.arange(len(frame))):
         frame = frame.drop(columns=nameless)
+    return _dated(frame, time, path)
+
+
+def _dated(frame: pd.DataFrame, time: str | None, path: Path) -> pd.DataFrame:
+    """What a file holds, with its time column as index, widened if it is long."""
+    if time is None and isinstance(frame.index, pd.DatetimeIndex):
+        return frame
     column, stamps = _time_column(frame, time, path)
     if column == "ds" and set(frame.columns) >= LONG_COLUMNS:
         return widen(frame.assign(ds=stamps))
     return frame.drop(columns=column).set_axis(stamps, axis="index")
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path, engine="pyarrow")
+    except ImportError as error:
+        raise InputError(
+            f"reading {path} needs pyarrow: pip install 'primecast[parquet]', or save it as CSV"
+        ) from error
+    except (ValueError, OSError, NotImplementedError) as error:  # pyarrow's own errors are kinds of these
+        raise InputError(f"{path} is not a Parquet table: {error}") from error
 
 
 def uncompressed(path: Path) -> bytes:
@@ -134,7 +159,7 @@ def _time_column(frame: pd.DataFrame, time: str | None, path: Path) -> tuple[str
         usual = [name for name in text if str(name).strip().lower() in TIME_NAMES]
         candidates = usual + [name for name in text if name not in usual]
     for name in candidates:
-        stamps = _stamps(frame[name])
+        stamps = as_stamps(frame[name])
         if stamps is not None:
             return name, stamps
     tried = f"column {time!r} holds no dates" if time else "no column of text holds dates"
@@ -144,7 +169,7 @@ def _time_column(frame: pd.DataFrame, time: str | None, path: Path) -> tuple[str
     )
 
 
-def _stamps(column: "pd.Series[str]") -> pd.DatetimeIndex | None:
+def as_stamps(column: "pd.Series[str]") -> pd.DatetimeIndex | None:
     """The column as dates, or None. Month first, then day first; differing UTC offsets become UTC."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # pandas saying that it is guessing: that is asked of it
@@ -168,7 +193,7 @@ def widen(
     for name in (id_column, time_column, value_column):
         if name not in df.columns:
             raise InputError(f"the long frame has no column {name!r}; its columns are {listed(df.columns)}")
-    stamps = _stamps(df[time_column])
+    stamps = as_stamps(df[time_column])
     if stamps is None:
         raise InputError(f"column {time_column!r} of the long frame does not hold dates in all rows")
     df = df.assign(**{time_column: stamps})
@@ -200,11 +225,12 @@ def lengthen(
 
 
 def validate(df: pd.DataFrame, *, missing: str = "error") -> pd.DataFrame:
-    """The frame as float64 with a regular DatetimeIndex that knows its freq, or a sentence on what is in the way.
+    """The frame as float64 with a regular index that knows its step, or a sentence on what is in the way.
 
     Rows that run backwards throughout, newest first, are turned round; any other disorder is refused, since it mostly
-    means misread dates or pasted files. Missing values are dealt with by the policy `missing`, a name in POLICIES.
-    Channels that never change bring a ConstantChannelWarning.
+    means misread dates or pasted files. Missing values are dealt with by the policy `missing`, a name in POLICIES;
+    with "mask" they stay NaN, for the caller to know where they were. Channels that never change bring a
+    ConstantChannelWarning.
     """
     frame = _checked(df, missing=missing)
     constant = frame.columns[(frame.max() == frame.min()).to_numpy()]
@@ -220,7 +246,8 @@ def validate(df: pd.DataFrame, *, missing: str = "error") -> pd.DataFrame:
 def _checked(df: pd.DataFrame, *, missing: str) -> pd.DataFrame:
     if missing not in POLICIES:
         raise unknown("policy for missing values", missing, POLICIES)
-    index = _regular(_check_index(df))
+    index = _check_index(df)
+    regular = _regular(index) if isinstance(index, pd.DatetimeIndex) else _counted(index)
     twice = df.columns[df.columns.duplicated()]
     if len(twice):
         raise InputError(f"column names must differ, but these are repeated: {listed(twice)}")
@@ -228,37 +255,56 @@ def _checked(df: pd.DataFrame, *, missing: str) -> pd.DataFrame:
         raise InputError("the frame has no columns; give one numeric column per channel")
 
     values = to_numbers(df.sort_index())  # at most a turn-round: any other disorder is refused above
-    frame = pd.DataFrame(values, index=index, columns=df.columns)
+    frame = pd.DataFrame(values, index=regular, columns=df.columns)
     _check_values(frame, missing)
-    return _filled(frame, missing)
+    return filled(frame, missing)
 
 
-def _check_index(df: pd.DataFrame) -> pd.DatetimeIndex:
-    """The stamps, oldest first; there must be enough of them, all known, all different, and in order."""
+def _check_index(df: pd.DataFrame) -> pd.Index:
+    """The stamps or numbers, oldest first; there must be enough of them, all known, all different, and in order."""
     index = df.index
-    if not isinstance(index, pd.DatetimeIndex):
-        if set(df.columns) >= LONG_COLUMNS:
-            way_out = "it looks like a long frame: turn it with primecast.data.widen(df)"
-        else:
-            way_out = "set it with df.set_index('your time column'), parsed by pandas.to_datetime"
-        raise InputError(f"the frame has no DatetimeIndex but a {type(index).__name__}; {way_out}")
+    if set(df.columns) >= LONG_COLUMNS:
+        raise InputError("the frame looks like a long frame: turn it with primecast.data.widen(df)")
+    if isinstance(index, pd.PeriodIndex):
+        raise InputError("the frame has a PeriodIndex; make stamps of its periods with df.to_timestamp()")
+    if not (isinstance(index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(index.dtype)):
+        raise InputError(
+            f"the frame has neither dates nor whole numbers as its index but {index.dtype}; set it with "
+            "df.set_index('your time column'), parsed by pandas.to_datetime"
+        )
     if len(index) < SHORTEST:
         raise InputError(f"the frame has {len(index)} rows, but at least {SHORTEST} are needed")
     if index.hasnans:
-        raise InputError(f"{np.isnat(index.to_numpy()).sum()} time stamps are missing (NaT); drop those rows")
+        raise InputError(f"{np.count_nonzero(index.isna())} time stamps are missing (NaT); drop those rows")
     twice = index[index.duplicated()].unique()
+    what = "time stamps" if isinstance(index, pd.DatetimeIndex) else "row numbers"
     if len(twice):
         raise InputError(
-            f"{len(twice)} time stamps occur more than once, the first {listed(twice[:3])}; keep one row of each, "
+            f"{len(twice)} {what} occur more than once, the first {listed(twice[:3])}; keep one row of each, "
             "for example with df[~df.index.duplicated()] or df.groupby(level=0).mean()"
         )
     if not (index.is_monotonic_increasing or index.is_monotonic_decreasing):
         late = int(np.flatnonzero(index[1:] < index[:-1])[0])
         raise InputError(
-            f"time stamps are not in order: {index[late + 1]} comes after {index[late]}; if the dates were read as "
+            f"{what} are not in order: {index[late + 1]} comes after {index[late]}; if the dates were read as "
             "meant, put them in order with df.sort_index()"
         )
     return index.sort_values()
+
+
+def _counted(index: pd.Index) -> pd.RangeIndex:
+    """An integer index that counts in equal steps, or the places where it does not."""
+    numbers = index.to_numpy(dtype=np.int64)
+    steps = np.diff(numbers)
+    usual = int(np.bincount(steps - steps.min()).argmax() + steps.min()) if np.ptp(steps) < 1e6 else int(steps[0])
+    breaks = np.flatnonzero(steps != usual)
+    if len(breaks):
+        shown = ", ".join(f"{numbers[i]} to {numbers[i + 1]}" for i in breaks[:3])
+        raise InputError(
+            f"row numbers are irregular: the usual step is {usual}, but {len(breaks)} steps differ, the first {shown}; "
+            "rows are missing: df.reindex(range(...)) makes them gaps, which missing='interpolate' fills"
+        )
+    return pd.RangeIndex(numbers[0], numbers[-1] + usual, usual, name=index.name)
 
 
 def _regular(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
@@ -316,23 +362,29 @@ def _check_values(frame: pd.DataFrame, missing: str) -> None:
         counts = [f"{count} in {name}" for name, count in gaps[gaps > 0].items()]
         raise InputError(
             f"{int(gaps.sum())} values are missing: {listed(counts)}; choose a policy, "
-            f"missing='interpolate' ({POLICIES['interpolate']}) or missing='ffill' ({POLICIES['ffill']})"
+            f"missing='interpolate' ({POLICIES['interpolate']}), missing='ffill' ({POLICIES['ffill']}) or "
+            f"missing='mask' ({POLICIES['mask']})"
         )
 
 
-def _filled(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
+def filled(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
+    """A checked frame with its gaps filled as the policy says; "error" and "mask" leave them."""
+    if missing in ("error", "mask"):
+        return frame
     if missing == "interpolate":
-        frame = frame.interpolate(method="time")
-    return frame if missing == "error" else frame.ffill().bfill()
+        frame = frame.interpolate(method="time" if isinstance(frame.index, pd.DatetimeIndex) else "index")
+    return frame.ffill().bfill()
 
 
 # ---------------------------------------------------------------- time
 
 
-def future_index(index: pd.DatetimeIndex, horizon: int) -> pd.DatetimeIndex:
+def future_index(index: Index, horizon: int) -> Index:
     """The next `horizon` stamps, by the same calendar: business days skip week-ends, month ends stay month ends."""
     if horizon < 1:
         raise InputError(f"horizon must be at least 1 step, but {horizon} was given")
+    if isinstance(index, pd.RangeIndex):
+        return pd.RangeIndex(index.stop, index.stop + horizon * index.step, index.step, name=index.name)
     freq = _frequency(index)
     if freq is None:
         raise InputError(
@@ -341,12 +393,12 @@ def future_index(index: pd.DatetimeIndex, horizon: int) -> pd.DatetimeIndex:
     return pd.date_range(index[-1], periods=horizon + 1, freq=freq, name=index.name)[1:]
 
 
-def season_of(index: pd.DatetimeIndex) -> int:
+def season_of(index: Index) -> int:
     """Steps of the usual season: the day for what is measured within days, then the week, the year, or none (1).
 
-    A season of which the rows do not hold two is none.
+    A season of which the rows do not hold two is none, and rows that are only numbered have none.
     """
-    freq = _frequency(index)
+    freq = None if isinstance(index, pd.RangeIndex) else _frequency(index)
     if freq is None:
         return 1
     season, rest = divmod(SEASONS.get(freq.rule_code.split("-")[0], 1), freq.n)
@@ -356,7 +408,7 @@ def season_of(index: pd.DatetimeIndex) -> int:
 def describe_gaps(df: pd.DataFrame, *, missing: str = "interpolate") -> str:
     """One sentence on the missing values of a frame and on what became of them."""
     gaps = df.isna().sum().sort_values(ascending=False, kind="stable")
-    freq = _frequency(pd.DatetimeIndex(df.index))
+    freq = _frequency(df.index) if isinstance(df.index, pd.DatetimeIndex) else None
     steps = STEP_NAMES.get(freq.rule_code.split("-")[0], "rows") if freq is not None and freq.n == 1 else "rows"
     if not gaps.any():
         return f"no value is missing in {len(df)} {steps}"
@@ -364,7 +416,12 @@ def describe_gaps(df: pd.DataFrame, *, missing: str = "interpolate") -> str:
     share = "most" if len(gaps) > 3 else "all"
     *others, last = [f"{name} ({count})" for name, count in gaps.head(3).items()]
     where = f"{', '.join(others)} and {last}" if others else last
-    became = {"error": "left as they are", "interpolate": "filled by time interpolation", "ffill": "filled forward"}
+    became = {
+        "error": "left as they are",
+        "interpolate": "filled by time interpolation",
+        "ffill": "filled forward",
+        "mask": "filled forward to look at and left out of every error",
+    }
     rows = int(df.isna().any(axis="columns").sum())
     return f"{rows} of {len(df)} {steps} have missing values, {share} of them in {where}, {became[missing]}"
 
@@ -374,11 +431,12 @@ def dataset_from_frame(df: pd.DataFrame, *, name: str = "frame", season: int | N
     if season is not None and season < 1:
         raise InputError(f"season must be at least 1 step, but {season} was given")
     frame = _checked(df, missing="error")
-    index = pd.DatetimeIndex(frame.index)
+    index = frame.index
+    assert isinstance(index, pd.DatetimeIndex | pd.RangeIndex)
     return Dataset(
         name=name,
         values=frame.to_numpy(dtype=np.float64),
-        index=index,
+        index=index if isinstance(index, pd.DatetimeIndex) else None,
         names=tuple(map(str, frame.columns)),
         borders=Ratio(train=0.7, test=0.2),
         season=season_of(index) if season is None else season,

@@ -1,0 +1,99 @@
+"""Columns with roles: what is known comes into view, what is not scored is not, gaps count nowhere."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from primecast.data.roles import Roles, RoleWindows, TargetsOnly, shifts, show_known, with_roles
+from primecast.data.windows import Windows
+from primecast.errors import InputError
+
+L, H, ROLES = 5, 3, Roles(targets=("a", "b"), past=("p",), future=("f", "g"))
+
+
+def windows(rows: int = 29, *, horizon: int = H, marks: int = 2) -> Windows:
+    calendar = torch.randn(rows, marks) if marks else None
+    return Windows(series=torch.randn(rows, 5), marks=calendar, start=0, lookback=L, horizon=horizon)
+
+
+def test_roles_are_told_apart_by_name_and_keep_the_order_of_the_columns() -> None:
+    roles = Roles.of(["x", "p", "y", "f"], past=["p"], future=["f"])
+    assert (roles.targets, roles.channels, roles.columns) == (("x", "y"), ("x", "y", "p"), ("x", "y", "p", "f"))
+    with pytest.raises(InputError, match="unknown future covariate 'z'.*f, p, x, y"):
+        Roles.of(["x", "p", "y", "f"], past=[], future=["z"])
+
+
+@pytest.mark.parametrize("horizon", [1, 3, 5, 7, 13])
+def test_every_future_value_comes_into_view_within_the_look_back(horizon: int) -> None:
+    time = torch.arange(L + horizon).float()
+    shown = show_known(time[None, :, None], known=1, lookback=L)
+    assert shown.shape[-1] == len(shifts(lookback=L, horizon=horizon))
+    assert set(shown[0, :L].flatten().tolist()) == set(range(L + horizon))
+    assert shown.max() == L + horizon - 1  # nothing beyond what is known
+
+
+def test_batches_are_what_slicing_gives() -> None:
+    base = windows()
+    source = with_roles(base, ROLES, None)
+    x, y, marks = source.batch(torch.tensor([7, 2]))
+    assert marks is not None and marks.shape == (2, L + H, source.mark_count)
+    for place, start in enumerate((7, 2)):
+        rows, dates = base.series[start : start + L + H], base.marks
+        assert dates is not None
+        assert torch.equal(x[place], rows[:L, :3])
+        assert torch.equal(y[place, :, :2], rows[L:, :2]) and y[place, :, 2].isnan().all()
+        assert torch.equal(marks[place, :, :2], dates[start : start + L + H])
+        assert torch.equal(marks[place, :, 2:4], rows[:, 3:])
+        assert torch.equal(marks[place, :L, 4:], rows[H:, 3:])
+
+
+def test_plain_columns_are_plain_windows() -> None:
+    base = windows()
+    plain = with_roles(base, Roles(targets=("a", "b", "c", "d", "e")), None)
+    index = torch.tensor([3, 11])
+    for ours, theirs in zip(plain.batch(index), base.batch(index), strict=True):
+        assert ours is not None and theirs is not None and torch.equal(ours, theirs)
+    assert (len(plain), plain.mark_count, plain.channels) == (len(base), 2, 5)
+
+
+def test_gaps_are_missing_truths_and_complete_windows_have_none() -> None:
+    gaps = np.zeros((29, 5), dtype=bool)
+    gaps[13, 0] = gaps[20, 2] = gaps[24, 4] = True  # a target, a past-only channel, a known one
+    source = with_roles(windows(), ROLES, gaps)
+    truths = torch.stack([source.batch(torch.tensor([number])).y[0] for number in range(len(source))])
+    missing = truths[..., :2].isnan().any(dim=2).any(dim=1)
+    assert missing.nonzero()[:, 0].tolist() == [6, 7, 8]  # row 13 is among rows 5 + 6 ... 5 + 8 + 2
+    complete = source.complete()
+    assert complete.numbers.tolist() == [number for number in range(len(source)) if number not in (6, 7, 8)]
+    assert complete.batch(torch.arange(len(complete))).y.isfinite().all()
+    assert complete.only(np.array([0, 7])).numbers.tolist() == [0, 10]
+    gaps[5:, 1] = True
+    with pytest.raises(InputError, match="no window of 3 steps from row 5 on is without a gap"):
+        with_roles(windows(), ROLES, gaps).complete()
+
+
+class Echo(nn.Module):
+    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+        return x[:, -H:]
+
+
+def test_what_is_not_a_target_is_never_wrong() -> None:
+    source: RoleWindows = with_roles(windows(), ROLES, None).complete()
+    batch = source.batch(torch.arange(len(source)))
+    forecast = TargetsOnly(Echo(), 2)(batch.x, batch.marks)
+    assert torch.equal(forecast[..., 2], batch.y[..., 2]) and not forecast[..., 2].any()
+    assert torch.equal(forecast[..., :2], batch.x[:, -H:, :2])
+
+
+def test_a_model_keeps_its_own_way_to_a_loss() -> None:
+    class Own(Echo):
+        def training_loss(self, x: Tensor, y: Tensor, marks: Tensor | None, loss: object) -> Tensor:
+            return torch.tensor(math.pi)
+
+    x, y = torch.randn(2, L, 3), torch.randn(2, H, 3)
+    assert TargetsOnly(Own(), 2).training_loss(x, y, None, nn.functional.mse_loss).item() == pytest.approx(math.pi)
+    plain = TargetsOnly(Echo(), 2).training_loss(x, y, None, nn.functional.mse_loss)
+    assert torch.equal(plain, nn.functional.mse_loss(x[:, -H:], y))

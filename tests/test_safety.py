@@ -1,0 +1,284 @@
+"""What a file can do to the one who reads it: nothing. By the syntax tree of the package, and by hostile folders."""
+
+import ast
+import hashlib
+import json
+import os
+import random
+import signal
+import struct
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import primecast
+from primecast.errors import InputError
+from primecast.files import CONFIG, WEIGHTS
+from primecast.forecaster import Forecaster
+from tests.test_forecaster import SMALL, waves
+
+MODULES = sorted(Path(primecast.__file__).parent.rglob("*.py"))
+FORBIDDEN_MODULES = {"pickle", "cPickle", "joblib", "dill", "cloudpickle", "shelve", "marshal"}
+FORBIDDEN_CALLS = {"torch.load", "torch.jit.load", "pd.read_pickle", "pandas.read_pickle", "eval", "exec", "__import__"}
+
+
+def offences(source: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            found += [name for name in names if name.split(".")[0] in FORBIDDEN_MODULES]
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
+                found += [f"torch.{alias.name}" for alias in node.names if alias.name == "load"]
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in FORBIDDEN_CALLS:
+                found.append(called)
+            if called in ("np.load", "numpy.load"):
+                keywords = {one.arg: ast.unparse(one.value) for one in node.keywords}
+                if keywords.get("allow_pickle") != "False":
+                    found.append(called)
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(MODULES[0].parent)))
+def test_no_module_unpickles_or_evaluates(path: Path) -> None:
+    assert offences(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle", "from joblib import load", "import os, dill", "torch.load(path)", "from torch import load",
+        "eval(text)", "exec(text)", "np.load(path)", "np.load(path, allow_pickle=True)", "pd.read_pickle(path)",
+    ],
+)  # fmt: skip
+def test_the_search_finds_what_it_is_for(source: str) -> None:
+    assert offences(source)
+    assert not offences("model.eval(); np.load(path, allow_pickle=False); json.load(file)")
+
+
+# ---------------------------------------------------------------- hostile folders
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Forecaster:
+    return Forecaster(**{**SMALL, "epochs": 1}).fit(waves())
+
+
+@pytest.fixture
+def folder(fitted: Forecaster, tmp_path: Path) -> Path:
+    fitted.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    config = json.loads((folder / CONFIG).read_text())
+    change(config)
+    (folder / CONFIG).write_text(json.dumps(config))
+
+
+def put_weights(folder: Path, data: bytes) -> None:
+    """With the digest a careful attacker would write."""
+    (folder / WEIGHTS).write_bytes(data)
+    edit_config(folder, lambda config: config.update(sha256=hashlib.sha256(data).hexdigest()))
+
+
+def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    change(tensors)
+    save_file(tensors, folder / WEIGHTS)
+    put_weights(folder, (folder / WEIGHTS).read_bytes())
+
+
+WEIGHT_ATTACKS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str]] = {
+    "nan": (lambda t: t["model.head.weight"].fill_(float("nan")), "model.head.weight holds values that are not finite"),
+    "infinite scaler": (lambda t: t["scaler.mean"].fill_(float("inf")), "scaler.mean holds values that are not finite"),
+    "no spread": (lambda t: t["scaler.std"].fill_(0.0), "a deviation of its scaler is not above 0"),
+    "dtype": (
+        lambda t: t.update({"model.head.weight": t["model.head.weight"].double()}),
+        r"model.head.weight is float64\[7, 8\] there and float32\[7, 8\] in the model",
+    ),
+    "shape": (lambda t: t.update({"model.head.bias": torch.zeros(8)}), r"model.head.bias is float32\[8\] there"),
+    "missing": (lambda t: t.pop("model.head.bias"), "model.head.bias is missing there"),
+    "path": (lambda t: t.update({"../../etc/passwd": torch.zeros(1)}), r"../../etc/passwd is float32\[1\] there"),
+    "windows": (lambda t: t.update({"calibration": torch.zeros(3, 7, 3)}), r"calibration is float32\[3, 7, 3\] there"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WEIGHT_ATTACKS.values(), ids=WEIGHT_ATTACKS.keys())
+def test_hostile_weights_are_refused_in_one_sentence(
+    folder: Path, change: Callable[[dict[str, torch.Tensor]], object], message: str
+) -> None:
+    edit_weights(folder, change)
+    with pytest.raises(InputError, match=message) as refusal:
+        Forecaster.load(folder)
+    assert str(folder) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def header(entries: dict[str, object]) -> bytes:
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        struct.pack("<Q", 2**62),
+        struct.pack("<Q", 200_000_000) + b"{" * 1000,
+        header({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}),
+        header({"a": {"dtype": "F32", "shape": [2**32, 2**32], "data_offsets": [0, 4]}}) + b"\0" * 4,
+    ],
+    ids=["empty", "header of 2^62", "header of 200 MB", "a terabyte", "overflow"],
+)
+def test_hostile_headers_are_refused_without_taking_memory(folder: Path, data: bytes) -> None:
+    put_weights(folder, data)
+    with pytest.raises(InputError, match=r"model\.safetensors is not a whole safetensors file"):
+        Forecaster.load(folder)
+
+
+CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "unknown field": (lambda c: c.update(hook="os.system"), "unknown field in .*config.json 'hook'"),
+    "missing field": (lambda c: c.pop("columns"), "config.json has no field 'columns'"),
+    "wrong type": (lambda c: c.update(rows="many"), "field 'rows' of .* must be of type int, but is 'many'"),
+    "unknown class": (lambda c: c["params"].update(model="os.system"), "unknown model 'os.system'"),
+    "unknown argument": (lambda c: c["params"].update(shell=1), "unknown field in params of .* 'shell'"),
+    "unknown model argument": (lambda c: c["params"]["model_args"].update(d=1), "unknown argument of model .* 'd'"),
+    "huge model": (lambda c: c["params"]["model_args"].update(d_model=2**40), "holds the size 1099511627776"),
+    "large model": (lambda c: c["params"]["model_args"].update(d_model=2**15), "holds the weights of another model"),
+    "many layers": (lambda c: c["params"]["model_args"].update(n_layers=10**9), "holds the size 1000000000"),
+    "huge horizon": (lambda c: c["params"].update(horizon=10**12), "holds the size 1000000000000"),
+    "another form": (lambda c: c.update(form="sklearn.Pipeline"), "is not of a primecast.Forecaster but of 'sklearn"),
+    "another version": (lambda c: c.update(version=99), "is of version 99, this primecast reads version 1"),
+    "index": (lambda c: c["index"].update(freq="never"), "config.json cannot be used: .*never"),
+    "zone": (lambda c: c["index"].update(zone="../../etc/passwd"), "config.json cannot be used"),
+    "many rows": (lambda c: c["index"].update(rows=10**15), "says 1000000000000000 rows"),
+    "too few marks": (lambda c: c.update(marks=0), "it says 0 marks, where its other fields come to 4"),
+    "columns": (lambda c: c.update(columns=["a", "b"]), "holds the weights of another model"),
+    "a list": (lambda c: c.update(params=[]), "field 'params' of .* must be of type dict"),
+    "digest": (lambda c: c.update(sha256="0" * 64), "is not what .*config.json was saved with"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CONFIG_ATTACKS.values(), ids=CONFIG_ATTACKS.keys())
+def test_hostile_configurations_are_refused_in_one_sentence(
+    folder: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    edit_config(folder, change)
+    with pytest.raises(InputError, match=message) as refusal:
+        Forecaster.load(folder)
+    assert str(folder) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_configuration_of_gigabytes_is_not_read(folder: Path) -> None:
+    with (folder / CONFIG).open("r+b") as file:
+        file.truncate(1 << 34)  # sparse: no disk is used
+    with pytest.raises(InputError, match="has 17179869184 bytes: that is no configuration"):
+        Forecaster.load(folder)
+
+
+def test_swapped_and_damaged_weights_are_refused(fitted: Forecaster, folder: Path, tmp_path: Path) -> None:
+    other = Forecaster(**{**SMALL, "epochs": 1}, seed=1).fit(waves())
+    other.save(tmp_path / "other")
+    whole = (folder / WEIGHTS).read_bytes()
+    flipped = bytearray(whole)
+    flipped[-5] ^= 1
+    for data in ((tmp_path / "other" / WEIGHTS).read_bytes(), whole[:-1], bytes(flipped)):
+        (folder / WEIGHTS).write_bytes(data)
+        with pytest.raises(InputError, match="it is truncated, damaged or of another model"):
+            Forecaster.load(folder)
+    (folder / WEIGHTS).write_bytes(whole)
+    pd.testing.assert_frame_equal(Forecaster.load(folder).predict(), fitted.predict())
+
+
+def test_a_folder_of_somebody_else_is_not_overwritten(fitted: Forecaster, tmp_path: Path) -> None:
+    (tmp_path / CONFIG).write_text('{"architectures": ["BertModel"]}')
+    with pytest.raises(InputError, match="was not written by primecast .* save into a folder of its own"):
+        fitted.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CONFIG]
+
+
+# ---------------------------------------------------------------- killed while saving
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Run it in a child of this process; returns the child's id."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of threads when they fork
+        child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+    finally:
+        os._exit(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_at_any_step_of_save_leaves_the_old_or_the_new(fitted: Forecaster, tmp_path: Path) -> None:
+    new = Forecaster(**{**SMALL, "epochs": 1}, seed=1).fit(waves())
+    forecasts = {"old": fitted.predict(), "new": new.predict()}
+    fitted.save(tmp_path / "start")
+    seen = []
+    for steps in range(1, 40):
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        for path in (tmp_path / "start").iterdir():
+            (folder / path.name).write_bytes(path.read_bytes())
+
+        def save_and_die(folder: Path = folder, steps: int = steps) -> None:
+            left = steps
+
+            def count(real: Callable[..., Any]) -> Callable[..., Any]:
+                def counted(*args: Any, **kwargs: Any) -> Any:
+                    nonlocal left
+                    left -= 1
+                    if left == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*args, **kwargs)
+
+                return counted
+
+            os.fsync = count(os.fsync)
+            Path.open = count(Path.open)  # type: ignore[method-assign]
+            Path.replace = count(Path.replace)  # type: ignore[method-assign]
+            new.save(folder)
+
+        _, status = os.waitpid(forked(save_and_die), 0)
+        loaded = Forecaster.load(folder).predict()
+        (which,) = [name for name, forecast in forecasts.items() if forecast.equals(loaded)]
+        seen.append(which)
+        if not os.WIFSIGNALED(status):
+            break
+        new.save(folder)  # what a kill leaves behind is no hindrance
+        pd.testing.assert_frame_equal(Forecaster.load(folder).predict(), forecasts["new"])
+    assert len(seen) > 12 and seen == sorted(seen, reverse=True)  # old ..., then new ..., and never back
+    assert set(seen) == {"old", "new"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_kills_at_random_moments_never_leave_an_unreadable_folder(fitted: Forecaster, tmp_path: Path) -> None:
+    new = Forecaster(**{**SMALL, "epochs": 1}, seed=1).fit(waves())
+    fitted.save(tmp_path)
+    draw = random.Random(0)
+
+    def save_for_ever() -> None:
+        while True:
+            new.save(tmp_path)
+            fitted.save(tmp_path)
+
+    for _ in range(17):
+        child = forked(save_for_ever)
+        time.sleep(draw.uniform(0.02, 0.25))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        forecast = Forecaster.load(tmp_path).predict()
+        assert forecast.equals(fitted.predict()) or forecast.equals(new.predict())
