@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from primecast.losses import create_loss
     from primecast.models import create_model, list_models
     from primecast.primers import Primer, parameter_overhead
+    from primecast.swap import priming, swap_attention
     from primecast.training import evaluate, fit
 
 _HOME = {
@@ -36,8 +37,10 @@ _HOME = {
     "list_models": "models",
     "load_dataset": "data.catalog",
     "parameter_overhead": "primers",
+    "priming": "swap",
     "run": "experiment",
     "split": "data.windows",
+    "swap_attention": "swap",
 }
 """Public name -> module that defines it."""
 
@@ -58,8 +61,10 @@ __all__ = [
     "list_models",
     "load_dataset",
     "parameter_overhead",
+    "priming",
     "run",
     "split",
+    "swap_attention",
 ]
 
 

@@ -93,7 +93,7 @@ def _first_layer(
 ) -> Float[Tensor, "b r n n"]:
     """start + W s_ij, laid out unit by unit: attention walks over one unit's map at a time."""
     start = _nothing(weight) if start is None else start
-    units = weight.expand(len(features), -1, -1)
+    units = weight.expand(features.shape[0], -1, -1)
     return torch.baddbmm(start.flatten(-2), units, features.flatten(1, 2).mT).unflatten(-1, features.shape[1:3])
 
 
@@ -109,24 +109,29 @@ def instantaneous(
     rolling: steps in a rolling window; an eighth of the look-back when None. form: how ranks are found, see `ranks`.
     """
     steps = rolling or max(2, series.shape[-1] // 8)
-    views = (series, rolling_deviation(series, steps), ranks(series, form=form))
+    views = (
+        standardize(series),
+        # The deviation of a straight ramp is constant up to the rounding of a difference, which is coarse.
+        standardize(rolling_deviation(series, steps), still=1e-4),
+        standardize(ranks(series, form=form)),
+    )
     # Each feature's map in one piece: the first layer reads them one after the other.
-    return torch.stack([_gram(standardize(view)) for view in views], dim=1).movedim(1, -1)
+    return torch.stack([_gram(view) for view in views], dim=1).movedim(1, -1)
 
 
 def _gram(view: Float[Tensor, "b n t"]) -> Float[Tensor, "b n n"]:
     return view @ view.mT / view.shape[-1]
 
 
-def standardize(series: Float[Tensor, "b n t"]) -> Float[Tensor, "b n t"]:
+def standardize(series: Float[Tensor, "b n t"], *, still: float = 1e-6) -> Float[Tensor, "b n t"]:
     """Mean 0 and deviation 1 along time; a constant window becomes 0, not NaN.
 
-    Constant means: a range below a millionth of the magnitude. What is left there is rounding, and two channels'
-    rounding can correlate perfectly.
+    still: constant means a range below this share of the magnitude. What is left there is rounding, and two channels'
+           rounding can correlate perfectly.
     """
     centred = series - series.mean(-1, keepdim=True)
     magnitude = series.abs().amax(-1, keepdim=True)
-    alive = series.amax(-1, keepdim=True) - series.amin(-1, keepdim=True) > 1e-6 * magnitude
+    alive = series.amax(-1, keepdim=True) - series.amin(-1, keepdim=True) > still * magnitude
     deviation = centred.square().mean(-1, keepdim=True).sqrt()
     return torch.where(alive & (deviation > 0), centred / deviation, torch.zeros_like(centred))
 

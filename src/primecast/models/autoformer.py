@@ -49,7 +49,7 @@ def delay_scores(q: Float[Tensor, "b t d"], k: Float[Tensor, "b t d"]) -> Float[
 
 def delay_weights(scores: Float[Tensor, "b t"], count: int, *, shared: bool) -> Float[Tensor, "b t"]:
     """Softmax over the `count` best delays, zero elsewhere; shared: the batch chooses its delays together."""
-    chosen = (scores.mean(0, keepdim=True) if shared else scores).topk(count).indices.expand(len(scores), -1)
+    chosen = (scores.mean(0, keepdim=True) if shared else scores).topk(count).indices.expand(scores.shape[0], -1)
     weights = scores.gather(1, chosen).softmax(-1)
     return torch.zeros_like(scores).scatter(1, chosen, weights)
 

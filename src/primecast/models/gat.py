@@ -70,7 +70,7 @@ def draw_graph(nodes: int, density: float, *, seed: int) -> Int64[Tensor, "2 e"]
     if not 0 <= density <= 1:
         raise InputError(f"density {density} is not a share of pairs: it must lie between 0 and 1")
     pairs = nodes * (nodes - 1)
-    rank = torch.randperm(pairs, generator=torch.Generator().manual_seed(seed))
+    rank = torch.randperm(pairs, generator=torch.Generator().manual_seed(seed), device="cpu")
     joined = torch.eye(nodes, dtype=torch.bool)
     joined[~joined] = rank < round(density * pairs)
     return joined.nonzero().mT.contiguous()
@@ -159,6 +159,8 @@ def prime_edges(
 def _primed(primer: Primer, edges: Int64[Tensor, "2 e"], tokens: int, covariates: int) -> Bool[Tensor, "e"] | None:
     """Which edges have a primer; None when all do."""
     asks, answers = edges
+    if primer.unprimed is None and primer.prime_self and (primer.prime_covariates or not covariates):
+        return None
     primed = torch.ones_like(asks, dtype=torch.bool)
     if primer.unprimed is not None:
         primed = primed & ~primer.unprimed[asks, answers]
@@ -166,7 +168,7 @@ def _primed(primer: Primer, edges: Int64[Tensor, "2 e"], tokens: int, covariates
         primed = primed & (asks != answers)
     if covariates and not primer.prime_covariates:
         primed = primed & (edges < tokens - covariates).all(0)
-    return None if primed.all() else primed
+    return primed
 
 
 def _lags(layer: LeadLag, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"]) -> Float[Tensor, "e b r"]:

@@ -166,7 +166,9 @@ def find_leads(series: Float[Tensor, "b n l"], leaders: int, *, estimate: str = 
     spectrum = torch.fft.rfft(series, n=ring) / length**0.5
     shorter_first = torch.arange(length - 2, device=series.device) * (1e-4 / length)
     found = []
-    for some in spectrum.split(max(1, AT_ONCE // (batch * channels * ring)), dim=1):
+    # While a model is exported, the batch is a symbol and cannot say how many channels fit at once.
+    step = channels if torch.compiler.is_compiling() else max(1, AT_ONCE // (batch * channels * ring))
+    for some in spectrum.split(step, dim=1):
         correlation = torch.fft.irfft(some[:, :, None] * spectrum[:, None].conj(), n=ring)[..., :length]  # b i j t
         size = correlation.abs()
         peaks = size[..., 1:-1] - shorter_first

@@ -1,0 +1,1 @@
+"""primecast inside other forecasting packages. Each module needs its package, which is an extra of the same name."""

@@ -1,0 +1,68 @@
+"""primecast behind sktime's interface, checked by sktime's own suite."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+package = pytest.importorskip("sktime", reason="run by `make test-all`, in an environment with sktime")
+
+from sktime.forecasting.base import ForecastingHorizon  # noqa: E402
+from sktime.utils.estimator_checks import check_estimator  # noqa: E402
+
+from primecast.errors import InputError  # noqa: E402
+from primecast.forecaster import Forecaster  # noqa: E402
+from primecast.integrations.sktime import PrimecastForecaster, held_out, sizes  # noqa: E402
+
+SMALL = {"d_model": 8, "n_heads": 2, "n_layers": 1}
+
+
+def waves(rows: int, index: pd.Index) -> pd.DataFrame:
+    steps = np.arange(rows)
+    return pd.DataFrame({"a": np.sin(steps / 3), "b": np.cos(steps / 3) + 5}, index=index)
+
+
+def test_it_passes_all_of_sktimes_checks() -> None:
+    results = check_estimator(PrimecastForecaster, raise_exceptions=False, verbose=False)
+    failed = [f"{name}: {result}" for name, result in results.items() if result != "PASSED"]
+    assert len(results) > 500 and not failed, "\n".join(failed)
+
+
+def test_it_forecasts_what_the_forecaster_inside_forecasts() -> None:
+    y = waves(101, pd.period_range("2024-01-01", periods=101, freq="D"))
+    ours = PrimecastForecaster(lookback=13, epochs=2, model_args=SMALL).fit(y, fh=[2, 5]).predict()
+    frame = y.set_axis(["0", "1"], axis="columns").set_axis(y.index.to_timestamp(), axis="index")
+    forecaster = Forecaster(lookback=13, horizon=5, epochs=2, model_args=SMALL, progress="off").fit(frame)
+    np.testing.assert_allclose(ours.to_numpy(), forecaster.predict().to_numpy()[[1, 4]])
+    assert list(ours.columns) == ["a", "b"] and list(ours.index.astype(str)) == ["2024-04-12", "2024-04-15"]
+
+
+def test_newer_rows_move_the_forecast_without_training() -> None:
+    y = waves(120, pd.date_range("2024-01-01", periods=120, freq="h"))
+    model = PrimecastForecaster(lookback=13, epochs=1, model_args=SMALL).fit(y.iloc[:100], fh=[1, 2, 3])
+    inside = model.forecaster_
+    before = model.predict()
+    model.update(y.iloc[100:], update_params=False)
+    after = model.predict()
+    assert model.forecaster_ is inside
+    assert after.index[0] == y.index[-1] + pd.Timedelta("1h") and not np.allclose(before, after)
+
+
+def test_a_forecast_beyond_the_trained_horizon_is_continued_from_itself() -> None:
+    y = waves(20, pd.RangeIndex(20))
+    model = PrimecastForecaster(lookback=96, epochs=1, model_args=SMALL).fit(y, fh=ForecastingHorizon([1, 7]))
+    assert (model.forecaster_.lookback, model.forecaster_.horizon) == sizes(20, lookback=96, horizon=7) == (6, 2)
+    forecast = model.predict()
+    assert list(forecast.index) == [20, 26] and np.isfinite(forecast.to_numpy()).all()
+
+
+@pytest.mark.parametrize("rows", [7, 9, 10, 20, 101, 2000])
+def test_the_sizes_fit_what_is_held_out(rows: int) -> None:
+    lookback, horizon = sizes(rows, lookback=96, horizon=24)
+    train, val, test = held_out(rows)
+    assert train + val + test == rows and 3 <= lookback <= 96 and 1 <= horizon <= min(24, val, test)
+    assert lookback + horizon <= train
+
+
+def test_a_series_that_cannot_be_split_is_refused() -> None:
+    with pytest.raises(InputError, match="a series of 4 rows is too short"):
+        PrimecastForecaster(model_args=SMALL).fit(waves(4, pd.RangeIndex(4)), fh=[1])
