@@ -1,11 +1,12 @@
 # make demo   set up, train on the data in the package, forecast, compare, draw
 # make test   set up, then formatter, linter, types and tests
+# make bench  set up, then speed and memory on a reduced grid, in under 10 minutes; bench-full: everything, with peers
 PYTHON ?= python3
 BIN := .venv/bin
 # One thread per process: on small models more threads than cores is ten times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all format clean
+.PHONY: setup demo test test-all bench bench-full format clean
 
 setup: .venv/.ready
 
@@ -25,12 +26,28 @@ test: .venv/.ready
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
+# The integrations each in an environment of its own under .envs: what they need does not fit together.
 test-all: .venv/.ready
 	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/python tools/integrations.py
+
+bench: .venv/.ready
+	$(BIN)/python benchmarks/attention.py --quick
+	$(BIN)/python benchmarks/training.py --quick
+	$(BIN)/python benchmarks/install.py --quick
+	$(BIN)/python benchmarks/summary.py --quick
+
+# On an idle machine. BENCH=--resume goes on where it was stopped, and measures again what was disturbed.
+bench-full: .venv/.ready
+	$(BIN)/python benchmarks/install.py --prepare
+	$(BIN)/python benchmarks/attention.py $(BENCH)
+	$(BIN)/python benchmarks/training.py $(BENCH)
+	$(BIN)/python benchmarks/install.py $(BENCH)
+	$(BIN)/python benchmarks/summary.py
 
 format: .venv/.ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .envs .mypy_cache .pytest_cache .ruff_cache .hypothesis

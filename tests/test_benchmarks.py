@@ -1,0 +1,331 @@
+"""The benchmarks measure what they say, and the committed summary is what the committed rows give."""
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import attention
+import install
+import loops
+import measure
+import summary
+import training
+from measure import Others, Rows
+
+NAMES = [
+    "core_rank1_vs_sdpa", "core_rank2_vs_sdpa", "dense_vs_materialized_time", "dense_vs_materialized_memory",
+    "features_vs_sdpa_321", "features_vs_sdpa_862", "step_etth1", "step_weather", "step_ecl", "step_pems03",
+    "step_traffic", "traffic_original_gib", "growth_time", "growth_memory", "loop_vs_dataloader", "loop_vs_darts",
+    "loop_vs_neuralforecast", "import_seconds", "install_packages", "install_mb", "demo_seconds",
+]  # fmt: skip
+
+
+def idle() -> Others:
+    others = Others()
+    others.cores = 0.0
+    return others
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def test_contenders_take_turns_and_short_calls_are_repeated() -> None:
+    called: list[str] = []
+
+    def call(name: str, seconds: float) -> Any:
+        def run() -> None:
+            called.append(name)
+            time.sleep(seconds)
+
+        return run
+
+    timings = measure.interleaved({"slow": call("slow", 0.031), "fast": call("fast", 0.005)}, seconds=0, fewest=3)
+    assert timings["slow"].samples == timings["fast"].samples == 3
+    assert timings["slow"].inner == 1 and 1 < timings["fast"].inner <= 6
+    turns = called[4:]  # after two calls each to warm up and to see how long they take
+    runs = [name for before, name in zip([None, *turns], turns, strict=False) if name != before]
+    assert runs == ["slow", "fast", "slow", "fast"]  # forth, back, forth: neighbours of the same name are one run
+    assert timings["slow"].seconds > 2 * timings["fast"].seconds > 0.01
+
+
+def test_a_timing_is_the_median_and_the_quartiles() -> None:
+    timing = measure.summarize([5.0, 1.0, 2.0, 4.0, 3.0])
+    assert (timing.low, timing.seconds, timing.high, timing.samples) == (2.0, 3.0, 4.0, 5)
+    assert measure.summarize([7.0]).high == 7.0
+
+
+def test_a_fresh_process_answers_with_its_last_line_and_a_failing_one_is_quoted(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "print('noise')\n"
+        "print(json.dumps({'job': json.loads(sys.argv[2]), 'threads': os.environ['OMP_NUM_THREADS']}))\n"
+    )
+    assert measure.run_fresh(script, {"n": 13}) == {"job": {"n": 13}, "threads": "1"}
+    script.write_text("raise SystemExit('the disk is full')")
+    with pytest.raises(RuntimeError, match="script.py --job .* ended with 1:\nthe disk is full"):
+        measure.run_fresh(script, {})
+
+
+def test_what_others_did_is_what_the_system_did_less_the_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([(100.0, 7.0, 3.0), (102.0, 10.0, 4.0)])  # wall clock, all processors, this process
+    monkeypatch.setattr(Others, "_now", staticmethod(lambda: next(moments)))
+    with Others() as others:
+        pass
+    assert others.cores == 1.0  # 3 s of work in 2 s, 1 of them ours
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_peak_is_of_the_fresh_process_and_counts_what_was_freed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(measure.HERE)!r})\n"
+        "import json, measure, torch\n"
+        "before = measure.peak_bytes()\n"
+        "torch.ones(2**24)\n"
+        "print(json.dumps({'more': measure.peak_bytes() - before}))\n"
+    )
+    assert measure.run_fresh(script, {})["more"] == pytest.approx(2**26, rel=0.2)
+
+
+def test_rows_are_kept_by_id_and_those_of_a_busy_machine_are_provisional(tmp_path: Path) -> None:
+    rows = Rows.open(tmp_path, "core")
+    timings = {"sdpa": measure.summarize([2.0]), "rho 1": measure.summarize([3.0])}
+    rows.put_timings(timings, idle(), against="sdpa", n=7)
+    busy = Others()
+    busy.cores = 0.9
+    rows.put("n=7 sdpa", busy, what="sdpa", ratio=1.0)
+    rows = Rows.open(tmp_path, "core")
+    assert list(rows.rows) == ["n=7 sdpa", "n=7 rho 1"] and rows.rows["n=7 rho 1"]["ratio"] == 1.5
+    assert rows.settled("n=7 rho 1") and not rows.settled("n=7 rho 1", "n=7 sdpa") and not rows.settled("n=7 rho 2")
+    assert {"machine", "versions", "commit", "threads", "at"} < set(rows.rows["n=7 rho 1"])
+
+
+def test_a_missing_environment_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(measure, "ENVS", tmp_path)
+    with pytest.raises(SystemExit, match="darts/bin/python is missing: run python benchmarks/install.py --prepare"):
+        measure.peer_python("darts")
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+def test_every_contender_of_the_core_is_checked_against_the_materialised_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention.check()
+    right = attention.attend
+    monkeypatch.setattr(
+        attention,
+        "attend",
+        lambda q, k, v, *, prime: right(q, k, v, prime=prime) * (1.001 if isinstance(prime, attention.Prime) else 1),
+    )
+    with pytest.raises(AssertionError, match="not close"):
+        attention.check()
+
+
+def test_the_core_asks_for_a_gradient_of_every_input() -> None:
+    for what in attention.CONTENDERS:
+        given = attention.make_inputs(attention.Shape(2, 5, 8 * 3), what)
+        out, *gradients = attention.run(what, given)
+        assert out.shape == given["up"].shape == (2, 8, 5, 3)
+        assert [g.shape for g in gradients] == [leaf.shape for name, leaf in given.items() if name != "up"]
+        assert all(leaf.is_leaf and leaf.requires_grad for name, leaf in given.items() if name != "up")
+
+
+def test_features_reach_every_parameter_but_the_gains() -> None:
+    calls = attention.feature_calls(attention.Shape(2, 5, 8 * 3))
+    lags, instantaneous, offset = sorted((tuple(g.shape) for g in calls["features"]()), key=len, reverse=True)
+    assert {lags, instantaneous} == {(16, 96), (16, 3)} and offset == (16,)
+
+
+def test_the_grid_has_the_batches_of_the_paper() -> None:
+    shapes = {(shape.b, shape.n) for shape in attention.grid(attention.TOKENS, attention.WIDTHS)}
+    assert shapes == {(128, 8), (128, 25), (4, 137), (4, 321), (2, 862), (1, 2048)}
+
+
+def test_a_benchmarked_step_trains_and_has_the_shape_of_its_data_set() -> None:
+    training.check()
+    assert training._calendar("Weather", 3).shape == (3, 192, 4)
+    few = training.make_step("Traffic", "paper", "prime, 2 units per head", channels=11, batch=1, marks=False)
+    assert math.isfinite(few())
+
+
+def test_both_own_loops_train_the_same_model_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "ROWS", 96 + 96 + 7 * 32)
+    monkeypatch.setattr(loops, "WIDTH", 24)
+    found = [loops.measure_loop(name, steps=5, skip=2) for name in ("primecast", "dataloader", "dataloader-fused")]
+    assert len({answer["parameters"] for answer in found}) == 1
+    assert all(float(str(answer["windows_per_second"])) > 0 and answer["dtype"] == "torch.float32" for answer in found)
+
+
+def test_the_first_forecast_of_the_demo_is_recognised() -> None:
+    assert install.FORECAST_LINE.search("│ 2013-12-31 00:00 │ -1.3          │ 4.2 │")
+    for line in (
+        "nyc-weather: 8730 hours of 2013 at EWR, JFK and LGA, 24 channels.",
+        "epoch 1/2  loss 0.4312",
+        "time (UTC)",
+    ):
+        assert not install.FORECAST_LINE.search(line)
+
+
+# ---------------------------------------------------------------- what the rows come to
+
+
+def made_up_rows() -> dict[str, dict[str, dict[str, Any]]]:
+    """Two units per head always cost 2, memory and time of a step grow with the square."""
+    rows: dict[str, dict[str, dict[str, Any]]] = {"core": {}, "memory": {}, "growth": {}}
+    for b, n, d in ((128, 8, 128), (128, 25, 128), *attention.BAR_SHAPES):
+        for what, ratio in (
+            ("rho 1", 1 + n / 1000),
+            ("rho 2", 2.0),
+            ("dense 16", 10.0),
+            ("materialised", 10.0 * (n // 100)),
+        ):
+            rows["core"][f"b={b} n={n} d={d} {what}"] = {
+                "b": b,
+                "n": n,
+                "d": d,
+                "what": what,
+                "ratio": ratio,
+                "seconds": ratio,
+            }
+            for share, allocator in enumerate(summary.ALLOCATORS, start=1):
+                size = ratio / share if what == "materialised" else ratio
+                rows["memory"][f"b={b} n={n} d={d} {allocator}{what}"] = {"what": what, "bytes": size}
+    for channels in (137, 311, 541):
+        for middle, measured in (("", "seconds"), ("memory ", "bytes")):
+            name = f"channels={channels} {middle}{summary.PRIME}"
+            rows["growth"][name] = {"channels": channels, "what": summary.PRIME, measured: 3 * channels**2}
+    return {
+        part: {name: row | {"id": name, "provisional": part == "growth"} for name, row in found.items()}
+        for part, found in rows.items()
+    }
+
+
+def test_the_summary_has_exactly_the_agreed_names() -> None:
+    assert list(summary.summarize({})) == NAMES
+    assert all(entry["value"] is None and entry["met"] is False for entry in summary.summarize({}).values())
+
+
+def test_figures_are_worst_cases_smaller_gains_and_slopes() -> None:
+    entries = summary.summarize(made_up_rows())
+    worst = entries["core_rank1_vs_sdpa"]
+    assert (worst["value"], worst["met"], worst["from"]) == (1.862, False, ["core.jsonl: b=1 n=862 d=128 rho 1"])
+    assert entries["core_rank2_vs_sdpa"]["value"] == 2.0 and entries["core_rank2_vs_sdpa"]["met"]
+    assert entries["dense_vs_materialized_time"]["value"] == 3.0 and not entries["dense_vs_materialized_time"]["met"]
+    assert entries["dense_vs_materialized_memory"]["value"] == 1.5
+    assert entries["growth_time"]["value"] == entries["growth_memory"]["value"] == 2.0
+    assert entries["growth_time"]["provisional"] and not worst["provisional"]
+
+
+def test_the_same_rows_give_the_same_pictures(tmp_path: Path) -> None:
+    for folder in ("once", "twice"):
+        summary.draw(made_up_rows(), tmp_path / folder)
+    for name in summary.FIGURES:
+        first, second = ((tmp_path / folder / f"{name}.svg").read_bytes() for folder in ("once", "twice"))
+        assert first == second and len(first) < 2**20
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Everything as it is, but nothing is measured: all take a second and a megabyte. Returns who ran, in order."""
+    ran: list[str] = []
+    measure.stamp()  # asks git, and remembers; below, subprocess runs nothing any more
+
+    def run_fresh(script: Path, job: dict[str, Any], **_: object) -> dict[str, Any]:
+        ran.append(str(job.get("loop", job.get("what"))))
+        answer = {"windows_per_second": 3.0, "parameters": 11, "dtype": "torch.float32", "versions": {}}
+        return {"peak": 2**20 * (1 + job.get("passes", job.get("steps", 0))), "seconds": [1.0]} | answer
+
+    def interleaved(calls: dict[str, object], **_: object) -> dict[str, measure.Timing]:
+        return {name: measure.summarize([1.0]) for name in calls}
+
+    steps = {"sdpa": None, "layer with projections": None, "features": None}
+    monkeypatch.setattr(measure, "RESULTS", tmp_path)
+    monkeypatch.setattr(measure, "ENVS", tmp_path / ".envs")
+    monkeypatch.setattr(measure, "run_fresh", run_fresh)
+    monkeypatch.setattr(measure, "peer_python", lambda name: tmp_path / name / "python")
+    for module in (attention, training):
+        monkeypatch.setattr(module, "interleaved", interleaved)
+        monkeypatch.setattr(module, "check", lambda: None)
+    monkeypatch.setattr(attention, "make_inputs", lambda *_: {})
+    monkeypatch.setattr(attention, "feature_calls", lambda _: steps)
+    monkeypatch.setattr(training, "make_step", lambda *_, **__: None)
+    monkeypatch.setattr(install, "build_primecast", lambda: None)
+    monkeypatch.setattr(install, "wheels_of", lambda name: {"torch": 10**8, name: 10**6, "numpy": 10**7})
+    monkeypatch.setattr(install, "run_demo", lambda _: (5.0, 7.0))
+    monkeypatch.setattr(install.subprocess, "run", lambda command, **_: ran.append(command[-1]))
+    monkeypatch.setattr(measure, "settle", lambda: None)
+    return ran
+
+
+def test_all_parts_together_give_every_figure(
+    fake: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in (attention, training, install):
+        monkeypatch.setattr(sys, "argv", ["benchmark"])
+        module.main()
+    rows = measure.read_rows(measure.RESULTS)
+    entries = summary.summarize(rows)
+    assert [name for name, entry in entries.items() if entry["value"] is None] == []
+    assert entries["traffic_original_gib"]["value"] == pytest.approx(2 / 1024, abs=1e-4)  # the whole process: 2 MiB
+    assert entries["install_packages"]["value"] == 2 and entries["install_mb"]["value"] == 11.0
+    assert "windows / s" in capsys.readouterr().out
+    loops_ran = [name for name in fake if name in training.LOOPS]
+    assert loops_ran[:10] == [*training.LOOPS, *reversed(training.LOOPS)]  # in turn, forth and back
+
+
+def test_resuming_leaves_out_what_was_measured_undisturbed(fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "BUSY", math.inf)
+    for options, anything in (([], True), (["--resume"], False), ([], True)):
+        fake.clear()
+        monkeypatch.setattr(sys, "argv", ["benchmark", "--part", "growth", "loop", *options])
+        training.main()
+        assert bool(fake) is anything
+
+
+# ---------------------------------------------------------------- what is committed
+
+
+@pytest.fixture
+def committed() -> dict[str, dict[str, dict[str, Any]]]:
+    rows = measure.read_rows(measure.RESULTS)
+    if not rows:
+        pytest.skip("no rows in benchmarks/results: make bench-full writes them")
+    return rows
+
+
+def test_the_committed_summary_is_what_the_committed_rows_give(committed: dict[str, Any]) -> None:
+    written = json.loads((measure.RESULTS / "summary.json").read_text(encoding="utf-8"))
+    assert written == summary.summarize(committed)
+    assert all(entry["value"] is not None and not entry["provisional"] for entry in written.values())
+
+
+def test_committed_rows_cover_the_grid_and_say_where_they_come_from(committed: dict[str, Any]) -> None:
+    cells = {(row["n"], row["d"], row["what"]) for row in committed["core"].values()}
+    factored = ("sdpa", *attention.GROUPED, "dense 16")
+    assert cells >= {(n, d, what) for n in attention.TOKENS for d in attention.WIDTHS for what in factored}
+    assert {row["channels"] for row in committed["growth"].values()} == set(training.GROWTH)
+    assert {row["what"] for row in committed["loop"].values()} == set(training.LOOPS)
+    for part in committed.values():
+        for row in part.values():
+            assert row["machine"]["cpu"] and row["versions"]["torch"] and row["commit"] and row["threads"] == 1
+
+
+def test_committed_loops_trained_the_same_model(committed: dict[str, Any]) -> None:
+    assert len({(row["parameters"], row["dtype"], row["steps"]) for row in committed["loop"].values()}) == 1
+
+
+def test_committed_ratios_are_those_of_the_medians(committed: dict[str, Any]) -> None:
+    for part, case in (("core", ("b", "n", "d")), ("features", ("b", "n", "d")), ("steps", ("dataset", "preset"))):
+        rows = list(committed[part].values())
+        reference = {tuple(row[c] for c in case): row["seconds"] for row in rows if row["what"] == row["against"]}
+        for row in rows:
+            assert row["ratio"] == pytest.approx(row["seconds"] / reference[tuple(row[c] for c in case)], rel=1e-3)
+            assert row["low"] <= row["seconds"] <= row["high"]
