@@ -18,7 +18,7 @@ Letters: b batch, h heads, g 1 or h, i asking token, j answering token, k head s
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import torch
@@ -91,7 +91,7 @@ def _flat(x: Tensor) -> Tensor:
     return x.flatten(0, 1)
 
 
-def _add_up(start: Tensor | None, units: list[Tensor | None], maps: list[Tensor]) -> Tensor:
+def _add_up(start: Tensor | None, units: list[Tensor | None], maps: Iterable[Tensor]) -> Tensor:
     """start + sum_m phi_m map_m. Without a start the first map is used up."""
     total = start
     for unit, part in zip(units, maps, strict=True):
@@ -119,11 +119,11 @@ class _Blocked(torch.autograd.Function):
         out = torch.empty_like(q)
         for b, h, i in _blocks(q, k):
             units, a, queries = _activations(phi, base is not None, b, h, i), weights[b, h, i], _flat(q[b, h, i])
-            products = [torch.bmm(queries, _flat(key[b, h]).mT).view(a.shape) for key in keys]
-            torch.softmax(_add_up(None, units, products), -1, out=a)
+            scores = _add_up(None, units, (torch.bmm(queries, _flat(key[b, h]).mT).view(a.shape) for key in keys))
+            torch.softmax(scores, -1, out=a)
             if bits is not None:
                 a = a * share(bits[b, h, i], dropout, a.dtype)
-            mixed, seen = _flat(out[b, h, i]), products[0]  # the maps are not needed any more: one serves as scratch
+            mixed, seen = _flat(out[b, h, i]), scores  # not needed any more: it serves as scratch
             for m, (unit, value) in enumerate(zip(units, values, strict=True)):
                 primed = a if unit is None else torch.mul(a, unit, out=seen)
                 torch.baddbmm(mixed, _flat(primed), _flat(value[b, h]), beta=min(m, 1), out=mixed)
