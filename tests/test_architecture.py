@@ -49,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "integrations.": {"data.", "models.", "forecaster"},
     "report": {"files"},
+    "commands": {"data.", "experiment", "forecaster", "files", "intervals", "report"},
     "demo": {"forecaster", "data.", "files", "plots"},
     "cli": {
         *("demo", "experiment", "engines", "store", "studies.", "distributed", "commands"),

@@ -1,0 +1,259 @@
+"use strict";
+// Draws what the report holds, when it is asked for. Data and plotly lie in the page, packed; nothing is fetched.
+// Names of channels are other people's text: into the page they go as text nodes, into plotly with < and & escaped.
+
+const $ = (id) => document.getElementById(id);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const plain = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+// From the middle, since names of sensors differ at their ends.
+const short = (name, most) => (name.length > most ? name.slice(0, Math.ceil(most / 2) - 1) + "…" + name.slice(-Math.floor(most / 2)) : name);
+const SHOWN = 60; // cards at a time
+const DRAWN = 120; // edges at a time
+const NAMED = 40; // channels whose names fit beside a map
+
+async function unpack(id) {
+  const bytes = Uint8Array.from(atob($(id).textContent.trim()), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+function svg(kind, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", kind);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// ---------------------------------------------------------------- what all plots share
+
+const touch = matchMedia("(pointer: coarse)").matches;
+const config = () => ({ displaylogo: false, responsive: true, displayModeBar: touch ? false : "hover", scrollZoom: false });
+
+function layout(more) {
+  const axis = { gridcolor: css("--line"), linecolor: css("--line"), zeroline: false, automargin: true };
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--ink") },
+    margin: { l: 48, r: 12, t: 10, b: 36 }, dragmode: touch ? false : "zoom",
+    hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
+    ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
+  };
+}
+
+// ---------------------------------------------------------------- forecasts
+
+let data, chosen = 0;
+
+function band(level, index, opacity) {
+  const [low, high] = data.bounds[level].map((side) => side[index]);
+  const line = { mode: "lines", x: data.ahead, hoverinfo: "skip", line: { width: 0 } };
+  const text = data.ahead.map((_, step) => `${low[step]} … ${high[step]}`);
+  return [
+    { ...line, y: low },
+    { ...line, y: high, fill: "tonexty", fillcolor: `rgba(${css("--band")}, ${opacity})`,
+      name: `${level} %`, text, hoverinfo: "text+name", hovertemplate: "%{text}" },
+  ];
+}
+
+function drawForecast() {
+  const past = { mode: "lines", name: "observed", x: data.past, y: data.values[chosen], line: { color: css("--past"), width: 1.4 } };
+  const levels = Object.keys(data.bounds).sort((one, other) => other - one);
+  const bands = levels.flatMap((level, place) => band(level, chosen, 0.14 + 0.1 * place));
+  const before = !$("before")?.checked ? [] : data.backtest.map((origin) => ({
+    mode: "lines", name: "forecast then", x: origin.times, y: origin.values[chosen],
+    line: { color: css("--ahead"), width: 1.2, dash: "dot" },
+  }));
+  const ahead = { mode: "lines", name: "forecast", x: data.ahead, y: data.forecast[chosen], line: { color: css("--ahead"), width: 2.2 } };
+  const now = { type: "line", x0: data.past.at(-1), x1: data.past.at(-1), yref: "paper", y0: 0, y1: 1,
+    line: { color: css("--soft"), width: 1, dash: "dot" } };
+  const from = data.past.at(-3 * data.ahead.length) ?? data.past[0]; // a phone begins with the last rows
+  const xaxis = $("forecast").clientWidth < 520 ? { range: [from, data.ahead.at(-1)] } : {};
+  $("chosen").textContent = data.channels[chosen];
+  return Plotly.react("forecast", [past, ...before, ...bands, ahead], layout({ hovermode: "x unified", shapes: [now], xaxis }), config());
+}
+
+function spark(index) {
+  const width = 150, height = 40;
+  const past = data.values[index].slice(-3 * data.ahead.length);
+  const all = [...past, ...data.forecast[index]];
+  const known = all.filter((value) => value !== null);
+  const low = Math.min(...known), span = Math.max(...known) - low || 1;
+  const place = (value, step) => `${((step / (all.length - 1)) * width).toFixed(1)},${(height - 3 - ((value - low) / span) * (height - 6)).toFixed(1)}`;
+  const points = (values, from) => values.map((value, step) => (value === null ? null : place(value, from + step))).filter(Boolean).join(" ");
+  const line = (values, from, colour) => svg("polyline", { points: points(values, from), fill: "none", style: `stroke: var(${colour})`,
+    "stroke-width": 1.3, "vector-effect": "non-scaling-stroke" });
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    line(past, 0, "--past"), line([past.at(-1), ...data.forecast[index]], past.length - 1, "--ahead"));
+}
+
+function listCards() {
+  const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = data.forecast.map((_, index) => index)
+    .filter((index) => words.every((word) => data.channels[index].toLowerCase().includes(word)));
+  $("cards").replaceChildren(...found.slice(0, SHOWN).map((index) => {
+    const name = document.createElement("span"), button = document.createElement("button");
+    name.textContent = name.title = data.channels[index];
+    name.dir = "auto";
+    button.type = "button";
+    button.append(name, spark(index));
+    button.setAttribute("aria-pressed", index === chosen);
+    button.dataset.channel = index;
+    return button;
+  }));
+  const more = found.length > SHOWN ? `; the first ${SHOWN} are shown, type more of the name` : "";
+  $("found").textContent = `${found.length} of ${data.forecast.length} channels${more}`;
+  return found;
+}
+
+function choose(index) {
+  chosen = index;
+  for (const button of $("cards").children) button.setAttribute("aria-pressed", Number(button.dataset.channel) === chosen);
+  return drawForecast();
+}
+
+// ---------------------------------------------------------------- who leads whom
+
+function pairsShown() {
+  const least = Number($("threshold").value), together = $("together").checked;
+  return data.pairs.filter(([, , steps, , strength]) => Math.abs(strength) >= least && (together || steps !== 0));
+}
+
+function drawGraph() {
+  const all = pairsShown(), pairs = all.slice(0, DRAWN);
+  const cut = all.length > DRAWN ? `, the strongest ${DRAWN} are drawn` : "";
+  $("level").textContent = `${Number($("threshold").value).toFixed(2)}: ${all.length} of ${data.pairsInAll} pairs${cut}`;
+  const used = new Set(pairs.flatMap(([leader, follower]) => [leader, follower]));
+  const nodes = data.channels.map((_, index) => index).filter((index) => data.channels.length <= NAMED || used.has(index));
+  const width = Math.max(300, $("graph").clientWidth), narrow = width < 520;
+  const spokes = nodes.length > 20; // too many for names side by side: they point outwards
+  const most = narrow ? 9 : spokes ? 16 : 22, height = narrow ? width * 0.95 : Math.min(spokes ? 760 : 620, width * 0.8);
+  const longest = Math.min(most, Math.max(0, ...nodes.map((index) => data.channels[index].length)));
+  const across = width / 2 - 7.5 * longest - 16, up = spokes ? height / 2 - 7 * longest - 12 : height / 2 - 26;
+  const [rx, ry] = narrow ? [across, Math.min(up, across * 1.2)] : [Math.min(across, up * 1.5), up];
+  const place = new Map(nodes.map((index, number) => {
+    const angle = (2 * Math.PI * number) / nodes.length - Math.PI / 2;
+    return [index, { x: width / 2 + rx * Math.cos(angle), y: height / 2 + ry * Math.sin(angle), angle }];
+  }));
+  const arrow = (id, kind) => svg("marker", { id, class: kind, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 9, markerHeight: 9,
+    orient: "auto", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0,1 L10,5 L0,9 Z" }));
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Who leads whom; the table below tells the same" },
+    svg("defs", {}, arrow("with", ""), arrow("against", "against")));
+  const times = [];
+  for (const [leader, follower, steps, time, strength] of [...pairs].reverse()) {
+    const from = place.get(leader), to = place.get(follower);
+    const middle = { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
+    const bend = { x: middle.x + (width / 2 - middle.x) * 0.35, y: middle.y + (height / 2 - middle.y) * 0.35 };
+    const gap = Math.hypot(to.x - bend.x, to.y - bend.y) || 1;
+    const end = { x: to.x - ((to.x - bend.x) * 8) / gap, y: to.y - ((to.y - bend.y) * 8) / gap };
+    const kind = `${strength < 0 ? "against" : ""} ${steps ? "" : "together"}`.trim();
+    const path = svg("path", { d: `M${from.x},${from.y} Q${bend.x},${bend.y} ${end.x},${end.y}`, class: kind,
+      "stroke-width": (0.8 + (narrow ? 2 : 3.5) * Math.abs(strength)).toFixed(2) }, svg("title", {}, sentence(leader, follower, steps, time, strength)));
+    if (steps) path.setAttribute("marker-end", strength < 0 ? "url(#against)" : "url(#with)");
+    root.append(path);
+    const at = { x: 0.25 * from.x + 0.5 * bend.x + 0.25 * end.x, y: 0.25 * from.y + 0.5 * bend.y + 0.25 * end.y + 4 };
+    if (steps && pairs.length <= (narrow ? 12 : 30)) times.push(svg("text", { class: "time", x: at.x, y: at.y, "text-anchor": "middle" }, time));
+  }
+  root.append(...times);
+  for (const [index, { x, y, angle }] of place) {
+    const label = svg("text", spokes ? outwards(x, y, angle) : beside(x, y, angle), short(data.channels[index], most), svg("title", {}, data.channels[index]));
+    root.append(svg("g", used.has(index) ? {} : { class: "alone" }, svg("circle", { cx: x, cy: y, r: 4 }), label));
+  }
+  $("graph").replaceChildren(root);
+  $("pairs").replaceChildren(...pairs.slice(0, 40).map(([leader, follower, steps, time, strength]) => {
+    const row = document.createElement("tr");
+    for (const [place, text] of [data.channels[leader], data.channels[follower], steps ? time : "together", strength.toFixed(2)].entries()) {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      if (place < 2) cell.className = "text";
+      row.append(cell);
+    }
+    return row;
+  }));
+}
+
+function beside(x, y, angle) {
+  const side = Math.cos(angle), anchor = Math.abs(side) < 0.15 ? "middle" : side > 0 ? "start" : "end";
+  const down = anchor === "middle" ? 18 * Math.sign(Math.sin(angle)) + 4 : 4.5;
+  return { x: x + 10 * Math.sign(Math.round(side * 10)), y: y + down, "text-anchor": anchor };
+}
+
+function outwards(x, y, angle) {
+  const left = Math.cos(angle) < 0, degrees = (180 * angle) / Math.PI + (left ? 180 : 0);
+  return { x: left ? -9 : 9, y: 4.5, "text-anchor": left ? "end" : "start", transform: `translate(${x},${y}) rotate(${degrees})` };
+}
+
+function sentence(leader, follower, steps, time, strength) {
+  const names = [data.channels[leader], data.channels[follower]];
+  const how = steps ? `${names[0]} leads ${names[1]} by ${time}` : `${names[0]} and ${names[1]} move together`;
+  return `${how}, correlation ${strength.toFixed(2)}`;
+}
+
+// ---------------------------------------------------------------- maps and bars
+
+function drawMap(map, number) {
+  const names = map.channels.map((index) => data.channels[index]), places = names.map((_, index) => index);
+  const ticks = names.length <= NAMED ? { tickvals: places, ticktext: names.map((name) => plain(short(name, 14))) } : { showticklabels: false };
+  const text = map.values.map((row, i) => row.map((_, j) => `${plain(names[i])} → ${plain(names[j])}`));
+  const trace = { type: "heatmap", z: map.values, x: places, y: places, text, hovertemplate: "%{text}<br>%{z}<extra></extra>",
+    colorscale: [[0, css("--low")], [0.5, css("--middle")], [1, css("--high")]], zmin: 0, zmax: Math.max(...map.values.flat().filter((value) => value !== null), 1e-9), xgap: names.length <= NAMED ? 1 : 0, ygap: names.length <= NAMED ? 1 : 0,
+    colorbar: { thickness: 10, len: 0.9, outlinewidth: 0 } };
+  const size = { margin: { l: 40, r: 10, t: 4, b: 52 } };
+  return Plotly.react(`map-${number}`, [trace], layout({ ...size, hovermode: "closest",
+    xaxis: { ...ticks, title: { text: map.across }, showgrid: false, tickangle: names.length > 8 || $(`map-${number}`).clientWidth < 420 ? -90 : 0 },
+    yaxis: { ...ticks, title: { text: map.down }, showgrid: false, autorange: "reversed" } }), config());
+}
+
+function drawFragility() {
+  const rows = [...data.fragility].reverse(), places = rows.map((_, index) => index);
+  const percent = (value) => 100 * value;
+  const bars = { type: "bar", orientation: "h", x: rows.map((row) => percent(row.mean)), y: places, name: "mean of the others",
+    marker: { color: css("--lead") }, hovertemplate: "%{x:.2f} %" };
+  const worst = { mode: "markers", x: rows.map((row) => percent(row.largest)), y: places, name: "most hurt channel",
+    text: rows.map((row) => plain(row.channel)), marker: { color: css("--ahead"), size: 9, symbol: "diamond" }, hovertemplate: "%{text}: %{x:.2f} %" };
+  $("fragility").style.height = `${Math.max(12, 4.5 + 1.6 * rows.length)}rem`;
+  return Plotly.react("fragility", [bars, worst], layout({ hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    margin: { l: 60, r: 12, t: 30, b: 44 }, bargap: 0.45,
+    xaxis: { title: { text: "growth of the squared error, %" }, zeroline: true, zerolinecolor: css("--soft") },
+    yaxis: { tickvals: places, ticktext: rows.map((row) => plain(short(row.sensor, 18))), showgrid: false } }), config());
+}
+
+// ---------------------------------------------------------------- start
+
+function drawAll() {
+  const drawn = [drawForecast(), ...data.maps.map(drawMap)];
+  if (data.pairs) drawGraph();
+  if (data.fragility) drawn.push(drawFragility());
+  return Promise.all(drawn);
+}
+
+async function start() {
+  data = JSON.parse(await unpack("data"));
+  const script = document.createElement("script");
+  script.textContent = await unpack("plotly");
+  document.head.append(script);
+
+  listCards();
+  $("cards").addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button) choose(Number(button.dataset.channel));
+  });
+  $("search").addEventListener("input", listCards);
+  $("search").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && $("cards").firstChild) choose(Number($("cards").firstChild.dataset.channel));
+  });
+  $("before")?.addEventListener("change", drawForecast);
+  for (const id of ["threshold", "together"]) $(id)?.addEventListener("input", drawGraph);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  matchMedia("print").addEventListener("change", drawAll);
+  let waiting;
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => data.pairs && drawGraph(), 100); });
+
+  await drawAll();
+  document.documentElement.dataset.ready = "yes";
+}
+
+start().catch((error) => {
+  const note = $("broken");
+  note.hidden = false;
+  note.textContent = `The drawings need a browser of 2023 or newer (${error.message}); the tables below are complete without them.`;
+  throw error;
+});

@@ -1,0 +1,287 @@
+"""The commands for one's own data, run in this process on a small table with a tiny model."""
+
+import gzip
+import inspect
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from primecast import report as report_module
+from primecast.cli import main
+from primecast.commands import COMMANDS
+from primecast.forecaster import Forecaster
+
+HORIZON, LOOKBACK, ROWS = 5, 11, 307
+TINY = ["--horizon", str(HORIZON), "--lookback", str(LOOKBACK)]
+TINY += [
+    part for one in ("epochs=1", "batch_size=64", "d_model=8", "n_heads=2", "n_layers=1") for part in ("--set", one)
+]
+
+
+def table() -> pd.DataFrame:
+    """One wave, seen by three sensors at different times."""
+    noise = np.random.default_rng(0).standard_normal(ROWS + 7)
+    wave = 20 + np.sin(np.arange(ROWS + 7) * 2 * np.pi / 24) + 0.1 * noise.cumsum()
+    index = pd.date_range("2024-03-01", periods=ROWS, freq="h", name="measured at")
+    return pd.DataFrame({f"sensor {lag}": wave[7 - lag :][:ROWS] for lag in (0, 2, 7)}, index=index)
+
+
+@pytest.fixture(scope="module")
+def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("table") / "plant.csv"
+    table().to_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("saved") / "model"
+    sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1}
+    fresh = Forecaster(horizon=HORIZON, lookback=LOOKBACK, epochs=1, batch_size=64, model_args=sizes, progress="off")
+    fresh.fit(str(csv)).save(folder)
+    return folder
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def called(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["primecast", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return int(stop.value.code or 0)
+
+    return called
+
+
+def read(text: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text), index_col=0, parse_dates=True)
+
+
+# ---------------------------------------------------------------- forecast and train
+
+
+def test_a_table_becomes_a_dated_forecast_on_stdout_and_says_what_it_found(
+    call: Any, csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("forecast", csv, *TINY, "--level", 80) == 0
+    shown = capsys.readouterr()
+    ahead = read(shown.out)
+    assert ahead.index[0] == table().index[-1] + pd.Timedelta(hours=1) and len(ahead) == HORIZON
+    assert ahead.index.name == "measured at"
+    assert list(ahead.columns)[:3] == ["sensor 0", "sensor 0-lo-80", "sensor 0-hi-80"]
+    assert ahead.notna().all().all() and (ahead["sensor 2-lo-80"] < ahead["sensor 2-hi-80"]).all()
+    first, second, *others = shown.err.splitlines()
+    assert first == f"{csv}: 307 rows, hourly, from 2024-03-01 to 2024-03-13 18:00 (time column 'measured at')"
+    assert second == "3 channels: sensor 0, sensor 2, sensor 7; no value is missing in 307 hours"
+    assert others[0].startswith("epoch 1/1") and "last season repeated" in others[-1]
+
+
+def test_stdin_and_files_give_the_same_and_a_packed_table_too(
+    call: Any, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = tmp_path / "plant.csv.gz"
+    packed.write_bytes(gzip.compress(csv.read_bytes()))
+    assert call("forecast", packed, *TINY, "--out", tmp_path / "deep" / "forecast.csv") == 0
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(csv.read_bytes())))
+    assert call("forecast", "-", *TINY, "--out", "-") == 0
+    shown = capsys.readouterr()
+    assert shown.out == (tmp_path / "deep" / "forecast.csv").read_text()
+    assert shown.err.startswith("stdin: 307 rows")
+
+
+def test_json_is_one_line_that_holds_everything(call: Any, csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("forecast", csv, *TINY, "--json") == 0
+    out = capsys.readouterr().out
+    found = json.loads(out)
+    assert out.count("\n") == 1
+    assert found["data"] == {
+        "source": str(csv),
+        "rows": ROWS,
+        "first": "2024-03-01 00:00:00",
+        "last": "2024-03-13 18:00:00",
+        "step": "hourly",
+        "time_column": "measured at",
+        "channels": ["sensor 0", "sensor 2", "sensor 7"],
+        "missing": 0,
+    }
+    assert len(found["forecast"]["time"]) == len(found["forecast"]["sensor 7-hi-95"]) == HORIZON
+    assert found["model"]["horizon"] == HORIZON and found["scores"]["windows"] > 0
+
+
+def test_a_saved_model_forecasts_the_same_later(
+    call: Any, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("forecast", csv, *TINY, "--save", tmp_path / "one") == 0
+    at_once = capsys.readouterr().out
+    assert call("train", csv, *TINY, "--save", tmp_path / "two", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["saved"] == str(tmp_path / "two")
+    for folder in ("one", "two"):
+        assert call("predict", tmp_path / folder) == 0
+        own = capsys.readouterr().out
+        assert call("predict", tmp_path / folder, csv) == 0
+        given = capsys.readouterr().out
+        assert own == given == at_once
+
+
+def test_settings_reach_the_forecaster_and_its_model(call: Any, csv: Path, tmp_path: Path) -> None:
+    more = ["--set", "attention=standard", "--set", "seed=3", "--missing", "ffill"]
+    assert call("train", csv, *TINY, *more, "--save", tmp_path / "model") == 0
+    params = Forecaster.load(tmp_path / "model").get_params()
+    assert params["attention"] == "standard" and params["seed"] == 3 and params["missing"] == "ffill"
+    assert params["model_args"] == {"d_model": 8, "n_heads": 2, "n_layers": 1}
+
+
+def test_gaps_and_constants_are_told_in_plain_lines(
+    call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = table().assign(dead=4.0)
+    frame.iloc[30:37, 0] = np.nan
+    frame.to_csv(tmp_path / "gaps.csv")
+    assert call("forecast", tmp_path / "gaps.csv", *TINY, "--missing", "interpolate") == 0
+    shown = capsys.readouterr()
+    assert (read(shown.out)["dead-hi-95"] == 4).all()
+    assert "7 of 307 hours have missing values" in shown.err
+    notes = [line for line in shown.err.splitlines() if line.startswith("note: ")]
+    assert notes == ["note: these channels never change, their forecast is their constant: dead"]
+
+
+# ---------------------------------------------------------------- of a saved model
+
+
+def test_predict_goes_on_from_newer_rows(
+    call: Any, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = table().shift(37, freq="h").iloc[-2 * LOOKBACK :]
+    newer.to_csv(tmp_path / "newer.csv")
+    assert call("predict", model, tmp_path / "newer.csv", "--level", 50, "--adaptive") == 0
+    ahead = read(capsys.readouterr().out)
+    assert ahead.index[0] == newer.index[-1] + pd.Timedelta(hours=1) and "sensor 0-lo-50" in ahead.columns
+
+
+def test_backtest_prints_scores_and_writes_its_forecasts(
+    call: Any, model: Path, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "backtest.csv"
+    assert call("backtest", model, csv, "--windows", 3, "--step", 7, "--out", out) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("3 forecasts of 5 steps\n") and "naive_mae" in shown and "overall" in shown
+    assert len(pd.read_csv(out)) == 3 * HORIZON * 3
+    assert call("backtest", model, csv, "--windows", 3, "--step", 7, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    said = Forecaster.load(model).backtest(str(csv), windows=3, step=7).scores
+    assert found["windows"] == 3 and [row["channel"] for row in found["scores"]] == list(said.index)
+    assert found["scores"][-1]["mase"] == pytest.approx(said["mase"]["overall"])
+
+
+def test_relations_say_who_leads_and_whose_loss_hurts(
+    call: Any, model: Path, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pairs.csv"
+    assert call("relations", model, csv, "--fragility", "--out", out) == 0
+    shown = capsys.readouterr().out
+    assert "pairs that are more than chance" in shown and "most looked at: sensor" in shown and "is lost" in shown
+    assert call("relations", model, csv, "--fragility", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    wanted = Forecaster.load(model).relations(str(csv)).pairs()
+    assert [row["leader"] for row in found["pairs"]] == list(wanted["leader"]) == list(pd.read_csv(out)["leader"])
+    assert {row["sensor"] for row in found["fragility"]} == set(table().columns)
+    assert 0 < found["concentration"]["share"] <= 1
+
+
+def test_the_report_of_a_saved_model_and_its_data(
+    call: Any,
+    model: Path,
+    csv: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(report_module, "plotly_script", lambda: "")
+    page = tmp_path / "report.html"
+    assert call("predict", model, csv, "--report", page) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "" and f"wrote {page}" in shown.err
+    text = page.read_text(encoding="utf-8")
+    assert "<h1>plant.csv</h1>" in text and "sensor 7" in text
+
+
+def test_export_goes_through_the_forecaster(
+    call: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Forecaster, "export", lambda self, path: Path(path).write_text(f"{self.horizon} steps"))
+    assert call("export", model, tmp_path / "model.onnx") == 0
+    assert (tmp_path / "model.onnx").read_text() == "5 steps"
+    assert capsys.readouterr().out == f"{tmp_path / 'model.onnx'}\n"
+
+
+# ---------------------------------------------------------------- what cannot be used
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["forecast", "nothing.csv", *TINY], "there is no file 'nothing.csv'"),
+        (["forecast", "CSV", *TINY, "--time", "date"], "unknown time column"),
+        (["forecast", "CSV", *TINY, "--set", "epoch=2"], "'epoch'"),
+        (["forecast", "CSV", *TINY, "--set", "horizon=3"], "horizon has an option of its own: --horizon 3"),
+        (["forecast", "CSV", *TINY, "--missing", "guess"], "unknown policy for missing values 'guess'"),
+        (["forecast", "CSV", *TINY, "--level", "120"], "an interval level lies between 0 and 100"),
+        (["forecast", "CSV", *TINY, "--out", "."], "cannot write .: it is a folder"),
+        (["predict", "MODEL", "--report", "report.html"], "a report needs rows to look at"),
+        (["predict", "nowhere"], "nowhere"),
+        (["backtest", "MODEL", "CSV", "--windows", "41"], "take fewer windows"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    call: Any,
+    csv: Path,
+    model: Path,
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report_module, "plotly_script", lambda: "")
+    assert call(*({"CSV": str(csv), "MODEL": str(model)}.get(one, one) for one in arguments)) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "Traceback" not in shown.err
+    assert shown.err.splitlines()[-1].startswith("primecast: ") and sentence in shown.err.splitlines()[-1]
+
+
+def test_intervals_that_a_short_table_cannot_give_are_left_out_unless_they_were_asked_for(
+    call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table().iloc[:73].to_csv(tmp_path / "short.csv")
+    assert call("forecast", tmp_path / "short.csv", *TINY) == 0
+    shown = capsys.readouterr()
+    assert "sensor 0-lo-80" in shown.out and "sensor 0-lo-95" not in shown.out
+    assert "note: no intervals of 95 %, which need 19 held-out windows; there are 18" in shown.err
+    assert call("forecast", tmp_path / "short.csv", *TINY, "--level", 95) == 2
+
+
+def test_what_stdin_lacks_is_said_of_stdin(
+    call: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n1,2\n3,4\n")))
+    assert call("forecast", "-", *TINY) == 2
+    assert capsys.readouterr().err.startswith("primecast: stdin has no time column")
+
+
+def test_a_report_that_cannot_be_made_is_refused_before_training(
+    call: Any, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    assert call("forecast", csv, *TINY, "--report", tmp_path / "report.html") == 2
+    assert capsys.readouterr().err == "primecast: a report needs plotly: pip install 'primecast[report]'\n"
+
+
+def test_no_command_has_more_than_12_options() -> None:
+    for command in COMMANDS:
+        assert len(inspect.signature(command).parameters) <= 13, command  # one of them is the table

@@ -1,0 +1,499 @@
+"""The report: what is in the page, that no name of a channel becomes markup, and, in a real browser, that it works."""
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from primecast import report
+from primecast.errors import InputError
+from primecast.forecaster import Forecaster
+from primecast.report import PairMap, ReportData, duration, gather, inspect, report_html, step_words, write_report
+
+HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
+ROWS, HORIZON = 211, 13
+
+
+def sample(channels: int = 5, *, first: str = HOSTILE) -> ReportData:
+    """A report on waves that follow each other, each a step later; every part of it is there."""
+    names = [first, *(f"sensor {number}" for number in range(1, channels))]
+    index = pd.date_range("2024-02-28", periods=ROWS + HORIZON, freq="h", name="time")
+    place = np.arange(channels)
+    values = 100 * (place + 1) + np.sin((np.arange(len(index))[:, None] - place) / 4)
+    waves = pd.DataFrame(values, index=index, columns=names)
+    frame, forecast = waves.iloc[:ROWS].copy(), waves.iloc[ROWS:]
+    frame.iloc[40:47, 1] = np.nan
+    pairs = pd.DataFrame(
+        [
+            (names[i], names[i + 1], i % 3, pd.Timedelta(hours=i % 3), (-1) ** i * (1 - i / channels))
+            for i in place[:-1]
+        ],
+        columns=["leader", "follower", "steps", "time", "strength"],
+    )
+    weights = pd.DataFrame(np.eye(channels) + 0.25, index=names, columns=names)
+    scores = {"rmse": 2.0, "mae": 1.5, "mase": 0.75, "naive_rmse": 4.0, "naive_mae": 3.0, "coverage-80": 0.81}
+    return ReportData(
+        title="waves & more",
+        frame=frame,
+        forecast=forecast,
+        bounds={80: (forecast - 1, forecast + 1), 95: (forecast - 2, forecast + 2)},
+        scores=pd.DataFrame({**scores, "width-80": 2.0}, index=[*names, "overall"]),
+        earlier=earlier(frame, cutoff=ROWS - HORIZON - 1),
+        pairs=pairs,
+        maps=[
+            PairMap(
+                title=title,
+                what=f"{title}.",
+                frame=weights,
+                down="who looks",
+                across="at whom",
+                concentration="Index 0.5",
+            )
+            for title in ("Attention", "Primer")
+        ],
+        fragility=pd.DataFrame(
+            {"mean": 0.05, "largest": np.linspace(0.3, 0.0, channels), "channel": names[1]}, index=names
+        ),
+        held_out={"windows": 29, "mse": 0.5, "mae": 0.5, "naive_mse": 1.0, "naive_mae": 0.4},
+        settings={"model": {"name": "itransformer", "parameters": 12345}},
+    )
+
+
+def earlier(frame: pd.DataFrame, *, cutoff: int) -> pd.DataFrame:
+    part = frame.iloc[cutoff + 1 : cutoff + 1 + HORIZON]
+    long = part.melt(ignore_index=False, var_name="unique_id", value_name="primecast").rename_axis("ds").reset_index()
+    return long.assign(cutoff=frame.index[cutoff])
+
+
+@pytest.fixture
+def small_plotly(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is in a page does not depend on what plotly is."""
+    script = "window.Plotly = {};"
+    monkeypatch.setattr(report, "plotly_script", lambda: script)
+    return script
+
+
+class Tags(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def packed(page: str, name: str) -> str:
+    text = re.search(rf'id="{name}">([^<]*)</script>', page)
+    assert text is not None
+    return gzip.decompress(base64.b64decode(text[1])).decode()
+
+
+# ---------------------------------------------------------------- what is in the page
+
+
+@pytest.mark.usefixtures("small_plotly")
+@pytest.mark.parametrize(
+    "name", [HOSTILE, "<b>bold</b>", "a & b", "\"'><svg onload=alert(1)>", "\u202eback", "half \ud83d"]
+)
+def test_a_channel_name_is_text_wherever_it_stands(name: str, tmp_path: Path) -> None:
+    seen, plain = tmp_path / "report.html", tmp_path / "plain.html"
+    write_report(sample(first=name), seen)
+    write_report(sample(first="plain"), plain)
+    found, wanted = (Tags(path.read_text(encoding="utf-8")) for path in (seen, plain))
+    assert [tag for tag, _ in found.found] == [tag for tag, _ in wanted.found]
+    if name.isprintable():  # half a character, which no file can hold, is replaced
+        assert found.text.count(name) == wanted.text.count("plain") >= 5
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_the_data_is_in_the_page_once_and_exact_to_a_hundred_thousandth_of_its_range() -> None:
+    data = sample()
+    page = report_html(data)
+    found = json.loads(packed(page, "data"))
+    names = found["channels"]
+    assert names == list(data.frame.columns) and found["past"][0] == "2024-02-28 00:00:00"
+    assert len(found["past"]) == ROWS and len(found["ahead"]) == HORIZON
+    values = np.array(found["values"], dtype=float).T
+    np.testing.assert_array_equal(np.isnan(values), data.frame.isna())
+    span = data.frame.max() - data.frame.min()
+    assert np.nanmax(np.abs(values - data.frame.to_numpy()) / span.to_numpy()) <= 1e-5
+    np.testing.assert_allclose(np.array(found["bounds"]["95"][1]).T, data.bounds[95][1], atol=1e-5)
+    np.testing.assert_allclose(np.array(found["backtest"][0]["values"]).T, data.frame.iloc[-HORIZON:], atol=1e-5)
+    assert found["pairs"][1] == [1, 2, 1, "1 h", -0.8]
+    assert page == report_html(sample())
+
+
+def test_the_page_lets_no_script_run_but_its_own_and_fetches_nothing(small_plotly: str) -> None:
+    page = report_html(sample())
+    tags = Tags(page)
+    own = page.rsplit("<script>", 1)[1].split("</script>")[0]
+    policy = next(attrs["content"] for tag, attrs in tags.found if attrs.get("http-equiv"))
+    allowed = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (own, small_plotly)]
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{allowed[0]}' 'sha256-{allowed[1]}'; style-src 'unsafe-inline'; "
+        "img-src data: blob:"
+    )
+    assert not [attrs for _, attrs in tags.found if "src" in attrs or any(name.startswith("on") for name in attrs)]
+    assert all(str(attrs["href"]).startswith("#") for tag, attrs in tags.found if tag == "a")
+    assert not [tag for tag, _ in tags.found if tag == "link"]
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_every_link_of_the_page_has_its_section() -> None:
+    tags = Tags(report_html(sample())).found
+    ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {str(attrs["href"])[1:] for tag, attrs in tags if tag == "a"} <= set(ids)
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_the_first_sentence_says_how_it_compares_also_when_it_is_worse() -> None:
+    page = report_html(sample())
+    assert (
+        "29 forecasts" in page and "<strong>50 % smaller</strong>" in page and "the absolute error 25 % larger" in page
+    )
+    assert "Single points of failure" in page and "50 %" in page
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_parts_that_could_not_be_made_say_why() -> None:
+    data = sample()
+    bare = ReportData(
+        title="bare",
+        frame=data.frame,
+        forecast=data.forecast,
+        notes={"backtest": "too few rows <here>", "relations": "no relations", "bounds": "no bounds"},
+    )
+    page = report_html(bare)
+    assert "too few rows &lt;here&gt;" in page and page.count("no relations") == 2 and "no bounds" in page
+    assert "nothing else to be hurt" in page
+    none_found = report_html(replace(data, pairs=data.pairs.iloc[:0], fragility=data.fragility * 0))  # type: ignore[union-attr]
+    assert "more than chance would have it" in none_found and "there is no single point of failure" in " ".join(
+        none_found.split()
+    )
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_hundreds_of_channels_are_cut_where_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MAP", 7)
+    monkeypatch.setattr(report, "PAIRS", 11)
+    monkeypatch.setattr(report, "CELLS", 53 * 101)
+    page = report_html(sample(53))
+    found = json.loads(packed(page, "data"))
+    assert len(found["maps"][0]["values"]) == 7 and len(found["maps"][0]["values"][0]) == 7
+    assert len(found["pairs"]) == 11 and found["pairsInAll"] == 52
+    assert len(found["fragility"]) == report.BARS and len(found["values"]) == 53 and len(found["past"]) == 101
+    assert "Of 53 channels the 7 of most weight are drawn" in page and "The 30 worst of 53 are drawn" in page
+
+
+def test_a_report_without_plotly_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(InputError, match=r"a report needs plotly: pip install 'primecast\[report\]'"):
+        write_report(sample(), tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_page_can_be_made_where_there_is_no_torch() -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import pandas as pd; from primecast import report; report.plotly_script = lambda: ''\n"
+        "frame = pd.DataFrame({'a': [1.0, 2.0, 4.0]}, index=pd.RangeIndex(3))\n"
+        "print(len(report.report_html(report.ReportData('t', frame, frame.set_axis([3, 4, 5])))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 10_000
+
+
+# ---------------------------------------------------------------- what is found in the data
+
+
+def test_gaps_outliers_and_constants_are_counted() -> None:
+    frame = pd.DataFrame({"calm": np.arange(19) % 5, "still": 7.0, "wild": np.arange(19) % 5}, dtype=float)
+    frame.loc[[2, 3, 4, 11], "calm"] = np.nan
+    frame.loc[13, "wild"] = 1e3
+    found = inspect(frame)
+    assert found["missing"].tolist() == [4, 0, 0] and found["longest"].tolist() == [3, 0, 0]
+    assert found["outliers"].tolist() == [0, 0, 1] and found["constant"].tolist() == [False, True, False]
+    assert found["greatest"].tolist() == [4, 7, 1000]
+
+
+@pytest.mark.parametrize(
+    ("freq", "words"),
+    [("h", "hourly"), ("15min", "every 15 minutes"), ("B", "business days"), ("MS", "monthly"), ("W-SUN", "weekly")],
+)
+def test_the_step_is_said_in_words(freq: str, words: str) -> None:
+    assert step_words(pd.date_range("2024-01-01", periods=5, freq=freq)) == words
+
+
+def test_what_has_no_step_is_said_too() -> None:
+    assert step_words(pd.RangeIndex(5)) == "numbered rows"
+    assert step_words(pd.DatetimeIndex(["2024-01-01", "2024-01-02", "2024-01-05"])) == "irregular"
+    assert duration(pd.Timedelta(days=1, hours=2), 26) == "1 d 2 h" and duration(None, 1) == "1 step"
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_the_hour_that_comes_twice_in_autumn_is_drawn_twice() -> None:
+    data = sample()
+    index = pd.date_range("2024-10-20", periods=ROWS + HORIZON, freq="h", tz="Europe/Berlin")
+    moved = replace(
+        data,
+        frame=data.frame.set_axis(index[:ROWS]),
+        forecast=data.forecast.set_axis(index[ROWS:]),
+        bounds={},
+        earlier=None,
+    )
+    page = report_html(moved)
+    past = pd.DatetimeIndex(json.loads(packed(page, "data"))["past"])
+    assert past.is_unique and (past[1:] - past[:-1] == pd.Timedelta(hours=1)).all()
+    assert "time zone Europe/Berlin" in page
+
+
+# ---------------------------------------------------------------- from a forecaster
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[Forecaster, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    index = pd.date_range("2024-01-01", periods=307, freq="h")
+    wave = np.sin(np.arange(320) * 2 * np.pi / 24) + 0.1 * rng.standard_normal(320).cumsum()
+    frame = pd.DataFrame({f"c{lag}": wave[13 - lag :][:307] for lag in (0, 2, 5)}, index=index)
+    sizes: Any = {"d_model": 8, "n_heads": 2, "n_layers": 1}
+    forecaster = Forecaster(horizon=5, lookback=11, model_args=sizes, epochs=1, batch_size=64, progress="off")
+    return forecaster.fit(frame), frame
+
+
+def test_gather_holds_what_the_forecaster_says(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    forecaster, frame = fitted
+    data = gather(forecaster, frame, title="own", level=(80,), windows=3)
+    said = forecaster.predict(level=[80])
+    pd.testing.assert_frame_equal(data.forecast, said[list(frame.columns)])
+    np.testing.assert_array_equal(data.bounds[80][0]["c2"], said["c2-lo-80"])
+    np.testing.assert_array_equal(data.bounds[80][1]["c5"], said["c5-hi-80"])
+    assert data.scores is not None and list(data.scores.index) == ["c0", "c2", "c5", "overall"]
+    assert data.earlier is not None and data.earlier["cutoff"].nunique() == 3
+    assert [one.title for one in data.maps] == ["Attention", "Primer"]
+    assert all("Concentration index 0." in one.concentration for one in data.maps)
+    assert data.fragility is not None and set(data.fragility.index) == set(frame.columns)
+    assert data.notes == {} and data.settings["arguments"]["lookback"] == 11
+
+
+def test_a_map_in_which_nothing_deviates_has_no_concentration(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    forecaster, frame = fitted
+    relations = forecaster.relations(frame)
+    assert relations.primer is not None
+    nothing, one = relations.primer * 0, relations.primer * 0
+    one["c2"] = 3.0
+    told = [report._maps(replace(relations, primer=primer))[1].concentration for primer in (nothing, one)]
+    assert told[0] == ""
+    assert "Concentration index 1.000" in told[1] and "the view of c2: 100 % of all; even would be 33 %" in told[1]
+
+
+def test_gather_leaves_out_what_the_rows_do_not_suffice_for(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    forecaster, frame = fitted
+    data = gather(forecaster, frame.iloc[-19:], title="short", level=(99.9,))
+    assert data.bounds == {} and "needs at least 999 held-out windows" in data.notes["bounds"]
+    assert data.pairs is None and "relations need at least" in data.notes["relations"]
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_newest_rows_first_is_no_matter(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    forecaster, frame = fitted
+    one, other = (gather(forecaster, rows, title="own", windows=2) for rows in (frame, frame.iloc[::-1]))
+    assert report_html(one) == report_html(other)
+
+
+# ---------------------------------------------------------------- in a browser
+
+
+def browser_program() -> str | None:
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("PRIMECAST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    pytest.importorskip("plotly", reason="the report needs plotly: pip install 'primecast[report]'")
+    api = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: pip install playwright")
+    program = browser_program()
+    if program is None:
+        pytest.skip("no Chromium here: apt-get install chromium-headless-shell, or set PRIMECAST_CHROMIUM")
+    with api.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(sample(227), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def open_page(browser: Any, page_file: Path) -> Iterator[Any]:
+    """A function that opens the report and records whatever the browser complains of or asks for."""
+    contexts = []
+
+    def opened(*, before: str = "", **options: Any) -> SimpleNamespace:
+        context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        complaints: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        if before:
+            page.add_init_script(before)
+        page.goto(page_file.as_uri())
+        if not before:
+            page.wait_for_selector("html[data-ready]", timeout=60_000)
+        return SimpleNamespace(page=page, complaints=complaints, asked=asked)
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def desk(open_page: Any) -> SimpleNamespace:
+    """The report on a desk's screen, opened once for all that only use it."""
+    opened: SimpleNamespace = open_page()
+    return opened
+
+
+def wait_for_ink(page: Any, colour: str) -> None:
+    """Until the drawing has this colour of text. Its policy lets nobody evaluate text in the page, so it is asked."""
+    until = time.monotonic() + 30
+    while page.locator("#forecast .xtick text").first.evaluate("(text) => getComputedStyle(text).fill") != colour:
+        assert time.monotonic() < until, f"the drawing did not become {colour}"
+        time.sleep(0.05)
+
+
+def pixels(image: bytes) -> np.ndarray:
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(image)).convert("RGB")).astype(int)
+
+
+def near(picture: np.ndarray, colour: tuple[int, int, int], reach: int = 40) -> int:
+    return int((np.abs(picture - colour).max(axis=-1) <= reach).sum())
+
+
+def test_the_page_loads_without_complaint_and_without_the_network(desk: SimpleNamespace, page_file: Path) -> None:
+    seen = desk
+    assert seen.complaints == []
+    assert seen.asked == [page_file.as_uri()]
+    assert seen.page.title() == "waves & more"
+    assert seen.page.locator("#chosen").inner_text() == HOSTILE
+    assert seen.page.locator("main img, main b").count() == 0
+    figure = pixels(seen.page.locator("#forecast").screenshot())
+    assert near(figure, (200, 55, 76)) > 50  # the forecast
+    assert near(figure, (59, 67, 80)) > 500  # what was before it
+    assert len(np.unique(pixels(seen.page.locator("#map-0").screenshot()).reshape(-1, 3), axis=0)) > 5
+    assert near(pixels(seen.page.locator("#fragility").screenshot()), (47, 102, 144)) > 500
+
+
+def test_the_channel_picker_finds_and_draws(desk: SimpleNamespace) -> None:
+    page = desk.page
+    page.fill("#search", "")
+    assert page.locator("#cards button").count() == 60
+    assert page.locator("#found").inner_text() == "227 of 227 channels; the first 60 are shown, type more of the name"
+    page.fill("#search", "22 SENSOR")
+    assert page.locator("#cards span").all_inner_texts() == [f"sensor {n}" for n in (22, 122, *range(220, 227))]
+    page.get_by_role("button", name="sensor 223").click()
+    assert page.locator("#chosen").inner_text() == "sensor 223"
+    drawn = page.evaluate("document.getElementById('forecast').data.find((one) => one.name === 'forecast').y")
+    np.testing.assert_allclose(drawn, sample(227).forecast["sensor 223"], atol=1e-4)
+    assert page.locator("#cards button[aria-pressed=true]").inner_text() == "sensor 223"
+    page.fill("#search", "nothing like it")
+    assert page.locator("#cards button").count() == 0 and page.locator("#chosen").inner_text() == "sensor 223"
+    page.fill("#search", "sensor 17")
+    page.press("#search", "Enter")
+    assert page.locator("#chosen").inner_text() == "sensor 17"
+    lines = "document.getElementById('forecast').data.filter((one) => one.name === 'forecast then').length"
+    assert page.evaluate(lines) == 0
+    page.check("#before")
+    assert page.evaluate(lines) == 1
+
+
+def test_the_threshold_takes_edges_away(desk: SimpleNamespace) -> None:
+    page = desk.page
+    pairs = sample(227).pairs
+    assert pairs is not None
+    strengths, steps = pairs["strength"].abs(), pairs["steps"]
+    start = float(page.locator("#threshold").input_value())
+    assert 0 < (strengths >= start).sum() <= 30
+    for threshold, together in ((0.5, True), (0.9, True), (0.9, False), (1.0, False), (0.0, True)):
+        page.fill("#threshold", str(threshold))
+        page.set_checked("#together", together)
+        wanted = int(((strengths >= threshold) & (together | (steps > 0))).sum())
+        assert page.locator("#graph > svg > path").count() == min(wanted, 120)
+        assert page.locator("#pairs tr").count() == min(wanted, 40)
+        assert page.locator("#level").inner_text().startswith(f"{threshold:.2f}: {wanted} of 226 pairs")
+    page.fill("#threshold", "0.95")
+    titles = page.locator("#graph > svg > path > title").all_text_contents()
+    assert "sensor 1 leads sensor 2 by 1 h, correlation -1.00" in titles
+
+
+def test_it_fits_a_phone(open_page: Any) -> None:
+    seen = open_page(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True, device_scale_factor=2)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+    wide = "[...document.querySelectorAll('.plot, #graph svg, .cards')].map((one) => one.getBoundingClientRect().right)"
+    assert max(seen.page.evaluate(wide)) <= 360
+    assert seen.complaints == []
+
+
+def test_it_is_dark_where_dark_is_wished_for_and_light_on_paper(open_page: Any) -> None:
+    seen = open_page(color_scheme="dark")
+    page = seen.page
+    dark = pixels(page.screenshot())
+    assert np.median(dark) < 40
+    assert near(pixels(page.locator("#forecast").screenshot()), (255, 125, 140)) > 50
+    page.emulate_media(media="print", color_scheme="dark")
+    wait_for_ink(page, "rgb(0, 0, 0)")
+    assert np.median(pixels(page.screenshot())) == 255
+    assert not page.locator("nav").is_visible() and not page.locator("#search").is_visible()
+    page.emulate_media(media="screen", color_scheme="light")
+    wait_for_ink(page, "rgb(29, 33, 38)")
+    assert seen.complaints == []
+
+
+def test_it_prints(desk: SimpleNamespace) -> None:
+    paper = desk.page.pdf(format="A4")
+    assert paper.startswith(b"%PDF") and len(paper) > 30_000
+
+
+def test_a_browser_too_old_to_unpack_is_told_and_still_shows_the_tables(open_page: Any) -> None:
+    seen = open_page(before="delete window.DecompressionStream;")
+    seen.page.wait_for_selector("#broken:not([hidden])")
+    assert "need a browser of 2023 or newer" in seen.page.locator("#broken").inner_text()
+    assert seen.page.locator("#trust tbody tr").count() == 228
+
+
+def test_numbers_that_are_not_finite_do_not_break_the_page() -> None:
+    assert report._numbers(np.array([1.0, math.nan, math.inf]), 3) == [1.0, None, None]
