@@ -63,7 +63,7 @@ def test_the_forecaster_goes_the_way_of_the_benchmark(fitted: Forecaster) -> Non
     index = pd.DatetimeIndex(df.index[-19:]).append(pd.DatetimeIndex(fitted.predict().index))
     with torch.no_grad():
         by_hand = splits.scaler.inverse(model(window, time_features(index)[None])[0].double().numpy())
-    np.testing.assert_allclose(fitted.predict().to_numpy(), by_hand, rtol=1e-6)
+    np.testing.assert_allclose(fitted.predict().to_numpy(), by_hand, rtol=1e-5, atol=1e-6)
 
 
 def test_it_learns_more_than_repeating_the_last_season() -> None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.files import load_tensors, load_weights, save_tensors
 from primecast.models import MODELS, create_model, list_models
 from primecast.primers import Primer
+from primecast.tensors import load_tensors, load_weights, save_tensors
 
 B, L, S, N, M = 3, 19, 11, 5, 2
 

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from primecast.errors import InputError
-from primecast.files import load_tensors, save_tensors
+from primecast.tensors import load_tensors, save_tensors
 from primecast.training import fit
 from tests.test_training import Source, Tiny, same, train_tiny, weights
 

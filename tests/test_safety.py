@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 
 import primecast
 from primecast.errors import InputError
-from primecast.files import CONFIG, WEIGHTS
 from primecast.forecaster import Forecaster
+from primecast.tensors import CONFIG, WEIGHTS
 from tests.test_forecaster import SMALL, waves
 
 MODULES = sorted(Path(primecast.__file__).parent.rglob("*.py"))

@@ -42,7 +42,6 @@ from primecast.data.roles import Roles, RoleWindows, TargetsOnly, of_known, shif
 from primecast.data.tables import Table, calendar_marks, checked, index_of, rows_until, step_of
 from primecast.data.windows import Scaler, Windows, split
 from primecast.errors import InputError, unknown
-from primecast.files import kind_of, load_weights
 from primecast.hub import model_card, pull, push
 from primecast.intervals import check_levels, conformal_radius, radius, thinned
 from primecast.losses import create_loss
@@ -51,6 +50,7 @@ from primecast.models.naive import SeasonalNaive
 from primecast.progress import PROGRESS
 from primecast.relations import Fragility, Relations, lose_sensors, relate
 from primecast.saved import open_forecaster, save_forecaster
+from primecast.tensors import kind_of, load_weights
 from primecast.training import SCHEDULES, History, Scores, evaluate, fit
 
 LOOKED_AT = 256

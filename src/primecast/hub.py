@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from primecast.errors import InputError
-from primecast.files import CARD, CONFIG, WEIGHTS
+from primecast.tensors import CARD, CONFIG, WEIGHTS
 
 FILES = [CONFIG, WEIGHTS, CARD]
 

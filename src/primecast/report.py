@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError
+from primecast.files import write_bytes_atomically
 
 CELLS = 1_000_000
 """Observed values that are put into a page, at most: the last rows of all channels."""
@@ -295,7 +296,6 @@ def duration(time: object, steps: int) -> str:
 def write_report(data: ReportData, path: Path | str) -> None:
     """Write the page; needs the extra `report`."""
     text = report_html(data)
-    from primecast.files import write_bytes_atomically  # it brings torch, which a page does not need
 
     write_bytes_atomically(Path(path), text.encode("utf-8", "xmlcharrefreplace"))
 

@@ -21,7 +21,7 @@ from torch.optim.adam import adam
 
 from primecast.distributed import Team
 from primecast.errors import InputError
-from primecast.files import load_tensors, load_weights, save_tensors
+from primecast.tensors import load_tensors, load_weights, save_tensors
 
 
 @dataclass(frozen=True)

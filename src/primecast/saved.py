@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from primecast.data.frames import Index
 from primecast.errors import InputError, unknown
-from primecast.files import CONFIG, WEIGHTS, load_tensors, open_folder, save_folder
+from primecast.tensors import CONFIG, WEIGHTS, load_tensors, open_folder, save_folder
 
 FORM = "primecast.Forecaster"
 VERSION = 1
