@@ -105,6 +105,33 @@ def _add_up(start: Tensor | None, units: list[Tensor | None], maps: Iterable[Ten
     return total
 
 
+def _times(x: Tensor, unit: Tensor | None, out: Tensor) -> None:
+    if unit is None:
+        out.copy_(x)
+    else:
+        torch.mul(x, unit, out=out)
+
+
+def _product(x: Tensor, y: Tensor, *, into: Tensor, add: bool) -> None:
+    if add:
+        into.baddbmm_(x, y)
+    else:
+        torch.bmm(x, y, out=into)
+
+
+def _add_to_activations(dphi: Tensor, change: Tensor, a: Tensor, h: slice) -> None:
+    """Into the gradient of one unit: change * a of each head (grouped), or their sum, which the first heads begin."""
+    if dphi.shape[1] > 1:
+        torch.mul(change, a, out=dphi[:, h])
+    elif change.shape[1] > 1:
+        total = change.mul_(a).sum(1, keepdim=True)
+        dphi.copy_(total) if h.start in (None, 0) else dphi.add_(total)
+    elif h.start in (None, 0):
+        torch.mul(change, a, out=dphi)
+    else:
+        dphi.addcmul_(change, a)
+
+
 class _Blocked(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -126,7 +153,7 @@ class _Blocked(torch.autograd.Function):
             mixed, seen = _flat(out[b, h, i]), scores  # not needed any more: it serves as scratch
             for m, (unit, value) in enumerate(zip(units, values, strict=True)):
                 primed = a if unit is None else torch.mul(a, unit, out=seen)
-                torch.baddbmm(mixed, _flat(primed), _flat(value[b, h]), beta=min(m, 1), out=mixed)
+                _product(_flat(primed), _flat(value[b, h]), into=mixed, add=m > 0)
         ctx.save_for_backward(q, k, v, phi, gains, base, weights, bits, out)
         ctx.dropout = dropout
         return out
@@ -157,9 +184,6 @@ def _backward(
     dkeys, dvalues = [torch.zeros_like(k) for _ in keys], [torch.zeros_like(v) for _ in values]
     dq = torch.empty_like(q)
     dphi = torch.empty_like(phi, memory_format=torch.contiguous_format)
-    grouped = phi.shape[1] == q.shape[1]
-    if not grouped:
-        dphi.zero_()  # all heads read the same units, and their blocks add up
     level = (up * out).sum(-1, keepdim=True).neg_()
     for b, h, i in _blocks(q, k):
         units, a = _activations(phi, base is not None, b, h, i), weights[b, h, i]
@@ -172,23 +196,19 @@ def _backward(
             for product in products:
                 product.mul_(factor)
         t = _add_up(level[b, h, i], units, products)
+        mine = torch.empty_like(t)  # one map that every unit writes anew stays in cache
+        flat = _flat(mine)
         for m, unit in enumerate(units):
-            mine = dropped.clone() if unit is None else dropped * unit
-            flat = _flat(mine)
+            _times(dropped, unit, out=mine)
             _flat(dvalues[m][b, h]).baddbmm_(flat.mT, g)
             if bits is not None:
-                mine = a.clone() if unit is None else torch.mul(a, unit, out=mine)
-                flat = _flat(mine)
+                _times(a, unit, out=mine)
             mine.mul_(t)
-            torch.baddbmm(dqueries, flat, _flat(keys[m][b, h]), beta=min(m, 1), out=dqueries)
+            _product(flat, _flat(keys[m][b, h]), into=dqueries, add=m > 0)
             _flat(dkeys[m][b, h]).baddbmm_(flat.mT, queries)
             if unit is not None:
                 torch.bmm(queries, _flat(keys[m][b, h]).mT, out=flat)
-                change = products[m].addcmul_(mine, t)
-                if grouped:
-                    torch.mul(change, a, out=dphi[b, h, m, i])
-                else:
-                    dphi[b, 0, m, i] += change.mul_(a).sum(1)
+                _add_to_activations(dphi[b, :, m, i], products[m].addcmul_(mine, t), a, h)
     dunits = torch.stack([(dkeys[m] * k + dvalues[m] * v).sum((0, 2)) for m in range(len(keys))], dim=1)
     dk, dv = (_add_up(None, list(factors), parts) for parts in (dkeys, dvalues))
     dgains, dbase = (dunits, None) if base is None else (dunits[:, :-1], dunits[:, -1])
