@@ -358,3 +358,8 @@ def test_a_changed_future_never_changes_a_past_score(attention: str) -> None:
     untouched = border - before.start - 36 + 1
     np.testing.assert_array_equal(first[:untouched], second[:untouched])
     assert (first[untouched:] != second[untouched:]).all()
+
+
+def test_a_misspelt_argument_of_the_primer_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(InputError, match="unknown argument of the primer 'hiden'.*hidden"):
+        resolve(Spec(dataset="ETTh1", attention="prime", settings={"primer.hiden": 32}))

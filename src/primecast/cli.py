@@ -182,7 +182,7 @@ def study(
 
     if show_list or name is None:
         for each in STUDIES:
-            print(f"{each:18} {load_study(each).TITLE}")
+            print(f"{each:{max(map(len, STUDIES))}}  {load_study(each).TITLE}")
         return
     module = load_study(name)
     if figure and not hasattr(module, "figure"):

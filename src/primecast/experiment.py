@@ -92,6 +92,9 @@ class Plan:
 TRAINING = ("lr", "batch_size", "epochs", "patience", "schedule", "drop_last", "device", "precision")
 """Settings that belong to `fit`; the others belong to the model or, with a dot, to its primer, the loss or rates."""
 
+PRIMER_ARGUMENTS = tuple(sorted(set(signature(Primer).parameters) - {"length", "d_model", "n_heads", "tokens"}))
+"""Settings of a primer; the others follow from the model."""
+
 
 def resolve(spec: Spec) -> Plan:
     """Every argument that model, loss and training will get; an unknown name is refused here."""
@@ -129,7 +132,10 @@ def resolve(spec: Spec) -> Plan:
         elif name.startswith("rate."):
             training.setdefault("rates", {})[name.removeprefix("rate.")] = value
         elif name.startswith("primer.") and model.get("primer") is not None:
-            primer_options[name.removeprefix("primer.")] = value
+            argument = name.removeprefix("primer.")
+            if argument not in PRIMER_ARGUMENTS:
+                raise unknown("argument of the primer", argument, PRIMER_ARGUMENTS)
+            primer_options[argument] = value
         elif name in accepted:
             model[name] = value
         else:

@@ -488,9 +488,7 @@ class Forecaster:
         errors, ends = self._known_errors(table, trained, until=origins[-1])
         forecasts, naives, radii = [], [], {level: [] for level in levels}  # type: ignore[var-annotated]
         for origin in origins:
-            one = (
-                self if not refit else Forecaster(**self.get_params()).fit(table.as_given(self.columns_, until=origin))
-            )
+            one = self._refitted(table, origin) if refit else self
             rows = slice(origin, origin + self.horizon)
             known = table.frame.to_numpy()[rows, len(self.roles_.channels) :]
             seen = table.rows(origin - self.lookback, origin)

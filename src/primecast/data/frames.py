@@ -301,7 +301,7 @@ def _counted(index: pd.Index) -> pd.RangeIndex:
     if len(breaks):
         shown = ", ".join(f"{numbers[i]} to {numbers[i + 1]}" for i in breaks[:3])
         raise InputError(
-            f"row numbers are irregular: the usual step is {usual}, but {len(breaks)} steps differ, the first {shown}; "
+            f"row numbers are irregular: the usual step is {usual}, but {_steps(len(breaks))}, the first {shown}; "
             "rows are missing: df.reindex(range(...)) makes them gaps, which missing='interpolate' fills"
         )
     return pd.RangeIndex(numbers[0], numbers[-1] + usual, usual, name=index.name)
@@ -323,8 +323,7 @@ def _regular(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
     else:
         way_out = f"bring them to one step, for example with df.resample({alias!r}).mean()"
     raise InputError(
-        f"time stamps are irregular: the usual step is {usual}, but {len(breaks)} steps differ, the first {shown}; "
-        f"{way_out}"
+        f"time stamps are irregular: the usual step is {usual}, but {_steps(len(breaks))}, the first {shown}; {way_out}"
     )
 
 
@@ -441,3 +440,7 @@ def dataset_from_frame(df: pd.DataFrame, *, name: str = "frame", season: int | N
         borders=Ratio(train=0.7, test=0.2),
         season=season_of(index) if season is None else season,
     )
+
+
+def _steps(count: int) -> str:
+    return "1 step differs" if count == 1 else f"{count} steps differ"
