@@ -116,20 +116,19 @@ def install(rows: Rows, arguments: argparse.Namespace) -> None:
         return
     build_primecast()
     torch = wheels_of("torch")
-    with Others() as others:
-        for name in ("primecast", "neuralforecast", "darts"):
-            wheels = {package: size for package, size in wheels_of(name).items() if package != "torch"}
-            beyond = {package: size for package, size in wheels.items() if package not in torch}
-            rows.put(
-                name,
-                others,
-                what=name,
-                packages=len(wheels),
-                megabytes=round(sum(wheels.values()) / 1e6, 2),
-                packages_beyond_torch=len(beyond),
-                megabytes_beyond_torch=round(sum(beyond.values()) / 1e6, 2),
-                of="wheel files, without torch's own; beyond torch: without those that torch needs either",
-            )
+    for name in ("primecast", "neuralforecast", "darts"):
+        wheels = {package: size for package, size in wheels_of(name).items() if package != "torch"}
+        beyond = {package: size for package, size in wheels.items() if package not in torch}
+        rows.put(
+            name,
+            None,
+            what=name,
+            packages=len(wheels),
+            megabytes=round(sum(wheels.values()) / 1e6, 2),
+            packages_beyond_torch=len(beyond),
+            megabytes_beyond_torch=round(sum(beyond.values()) / 1e6, 2),
+            of="wheel files, without torch's own; beyond torch: without those that torch needs either",
+        )
     header = ("what", "packages", "MB", "beyond torch's: packages", "MB")
     fields = ("what", "packages", "megabytes", "packages_beyond_torch", "megabytes_beyond_torch")
     measure.show("wheels besides torch", header, [[row[field] for field in fields] for row in rows.rows.values()])

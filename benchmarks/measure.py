@@ -230,10 +230,12 @@ class Rows:
         """Whether all these rows are there and were measured undisturbed."""
         return all(name in self.rows and not self.rows[name]["provisional"] for name in names)
 
-    def put(self, name: str, others: Others, **values: object) -> None:
-        provisional = others.cores is None or others.cores > BUSY
+    def put(self, name: str, others: Others | None, **values: object) -> None:
+        """others: None for what is counted, not timed; it does not depend on how busy the machine is."""
+        cores = None if others is None else others.cores
+        provisional = others is not None and (cores is None or cores > BUSY)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = {"id": name, **values, "others": others.cores, "provisional": provisional, "at": now}
+        row = {"id": name, **values, "others": cores, "provisional": provisional, "at": now}
         self.rows[name] = row | stamp()
         text = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in self.rows.values())
         write_bytes_atomically(self.path, text.encode())
