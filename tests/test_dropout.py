@@ -43,7 +43,7 @@ def test_draws_follow_the_seed_and_differ_from_one_another() -> None:
 
 
 def test_without_a_rate_nothing_is_drawn() -> None:
-    state, x = torch.random.get_rng_state(), torch.randn(3, 5)
+    x = torch.randn(3, 5)
     state = torch.random.get_rng_state()
     assert drop(x, 0.0) is x
     assert torch.equal(state, torch.random.get_rng_state())

@@ -34,6 +34,11 @@ def grid(
     ]
 
 
+def quick_grid(variants: Variants, *, seeds: Iterable[int] = (0,)) -> list[Spec]:
+    """The variants on the data that comes with the package, in minutes: shows that a study works, no more."""
+    return grid(variants, ["nyc-weather"], seeds=seeds, horizons=[24], settings={"epochs": 3})
+
+
 def _of(dataset: str, variant: Mapping[str, Any]) -> Mapping[str, Any]:
     own = "preset" in variant or variant.get("model", "itransformer") != "itransformer"
     return WEATHER if dataset == "Weather" and not own else {}

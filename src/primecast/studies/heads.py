@@ -3,8 +3,8 @@
 import pandas as pd
 
 from primecast.experiment import Spec
-from primecast.studies.grid import Variants, grid
-from primecast.studies.published import PAPER_HEADS, paper
+from primecast.studies.grid import Variants, grid, quick_grid
+from primecast.studies.published import PAPER_HEADS, printed
 from primecast.studies.tables import READING, comparison_table, per_cell, with_variants
 
 TITLE = "A ninth head, or a primer"
@@ -29,7 +29,7 @@ def _variants(width: int) -> Variants:
 def specs(quick: bool = False) -> list[Spec]:
     """ETTh1, then Weather; three seeds."""
     if quick:
-        return grid(_variants(WIDTHS["nyc-weather"]), ["nyc-weather"], horizons=[24], settings={"epochs": 3})
+        return quick_grid(_variants(WIDTHS["nyc-weather"]))
     return [spec for name in ("ETTh1", "Weather") for spec in grid(_variants(WIDTHS[name]), [name], seeds=range(3))]
 
 
@@ -43,13 +43,15 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
         for (dataset, horizon, variant), count in counts.items()
         if (usual := counts.get((dataset, horizon, "8 standard heads")))
     }
-    printed = {(*place, PRINTED[name]): text for place, row in paper(PAPER_HEADS).items() for name, text in row.items()}
     return "\n".join(
         [
             READING,
             "",
             comparison_table(
-                named, blocks, baseline="8 standard heads", beside={"parameters": parameters, "paper (MSE)": printed}
+                named,
+                blocks,
+                baseline="8 standard heads",
+                beside={"parameters": parameters, "paper (MSE)": printed(PAPER_HEADS, PRINTED)},
             ),
         ]
     )

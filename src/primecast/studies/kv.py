@@ -3,9 +3,9 @@
 import pandas as pd
 
 from primecast.experiment import Spec
-from primecast.studies.grid import Variants, grid
-from primecast.studies.published import PAPER_KV, paper
-from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
+from primecast.studies.grid import Variants, grid, quick_grid
+from primecast.studies.published import PAPER_KV, printed
+from primecast.studies.tables import page, with_variants
 
 TITLE = "Primed keys, primed values, or both"
 
@@ -21,20 +21,11 @@ PRINTED = dict(zip(("standard", "k", "v", "kv"), VARIANTS, strict=True))
 def specs(quick: bool = False) -> list[Spec]:
     """ETTh1 and ETTh2, then Weather; three seeds."""
     if quick:
-        return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 3})
+        return quick_grid(VARIANTS)
     return grid(VARIANTS, ["ETTh1", "ETTh2", "Weather"], seeds=range(3))
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """All against standard attention."""
     named = with_variants(frame, VARIANTS)
-    printed = {(*place, PRINTED[name]): text for place, row in paper(PAPER_KV).items() for name, text in row.items()}
-    return "\n".join(
-        [
-            READING,
-            "",
-            comparison_table(named, blocks, baseline="standard", beside={"paper (MSE)": printed}),
-            "Over all cells:\n",
-            summary_table(named, blocks, baseline="standard"),
-        ]
-    )
+    return page(named, blocks, baseline="standard", beside={"paper (MSE)": printed(PAPER_KV, PRINTED)})

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.statistics import WORSE, cells
-from primecast.studies.grid import Variants, grid
+from primecast.studies.grid import Variants, grid, quick_grid
 from primecast.studies.tables import READING, comparison_table, markdown_table, paired, per_cell, places, with_variants
 
 TITLE = "Look-back: how much of the past is needed"
@@ -23,7 +23,7 @@ def specs(quick: bool = False) -> list[Spec]:
     """ETTh1 and ETTh2, then Weather; three seeds."""
     if quick:
         few = {name: variant for name, variant in VARIANTS.items() if variant["lookback"] in (48, 96)}
-        return grid(few, ["nyc-weather"], horizons=[24], settings={"epochs": 3})
+        return quick_grid(few)
     return grid(VARIANTS, ["ETTh1", "ETTh2", "Weather"], seeds=range(3))
 
 

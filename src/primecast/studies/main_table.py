@@ -3,9 +3,9 @@
 import pandas as pd
 
 from primecast.experiment import Spec
-from primecast.studies.grid import Variants, grid
-from primecast.studies.published import PAPER_MAIN, backbone, paper
-from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
+from primecast.studies.grid import Variants, grid, quick_grid
+from primecast.studies.published import PAPER_MAIN, backbone, printed
+from primecast.studies.tables import page, with_variants
 
 TITLE = "Three backbones, standard and prime"
 
@@ -30,7 +30,7 @@ SEEDS = range(3)
 def specs(quick: bool = False) -> list[Spec]:
     """iTransformer at horizon 96 on the narrow sets first; the wide ones, which are large, last."""
     if quick:
-        return grid(ITRANSFORMER, ["nyc-weather"], seeds=range(2), horizons=[24], settings={"epochs": 3})
+        return quick_grid(ITRANSFORMER, seeds=range(2))
     wide = [*grid(VARIANTS, WIDE, seeds=SEEDS, horizons=LONG)]
     roads = {**ITRANSFORMER, **{name: OTHERS[name] for name in ("FreDF", "FreDF+prime")}}
     return [
@@ -45,14 +45,9 @@ def specs(quick: bool = False) -> list[Spec]:
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Each backbone primed against itself, with the paper's values and the backbone's own."""
     named = with_variants(frame, VARIANTS)
-    printed = {(*place, name): text for place, row in paper(PAPER_MAIN).items() for name, text in row.items()}
-    published = {(*place, "iTransformer"): text for place, text in backbone().items()}
-    return "\n".join(
-        [
-            READING,
-            "\n`paper`: printed in the prime attention paper; `published`: by the authors of the backbone.\n",
-            comparison_table(named, blocks, baseline=BASELINES, beside={"paper": printed, "published": published}),
-            "Over all cells:\n",
-            summary_table(named, blocks, baseline=BASELINES),
-        ]
-    )
+    beside = {
+        "paper": printed(PAPER_MAIN, {name: name for name in VARIANTS}),
+        "published": {(*place, "iTransformer"): text for place, text in backbone().items()},
+    }
+    note = "`paper`: printed in the prime attention paper; `published`: by the authors of the backbone."
+    return page(named, blocks, baseline=BASELINES, note=note, beside=beside)

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from primecast.experiment import Spec
-from primecast.studies.grid import Variants, grid
+from primecast.studies.grid import Variants, grid, quick_grid
 from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
 
 TITLE = "What a primer knows of a pair"
@@ -20,7 +20,7 @@ VARIANTS: Variants = {
 def specs(quick: bool = False) -> list[Spec]:
     """Horizon 96 on ETTh1 and ETTh2 first, then the longer ones, then Weather; three seeds."""
     if quick:
-        return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 3})
+        return quick_grid(VARIANTS)
     few, longer = ["ETTh1", "ETTh2"], [192, 336, 720]
     return [
         *grid(VARIANTS, few, seeds=range(3)),

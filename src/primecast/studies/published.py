@@ -5,6 +5,8 @@ ICML 2026; its main table, its table of relational baselines and its small table
 "iTransformer", ICLR 2024, its main table, as quoted in many later papers. A dash is a cell that was left empty.
 """
 
+from collections.abc import Mapping
+
 PAPER_MAIN = """
 data set horizon Timer-XL Timer-XL+prime FreDF FreDF+prime iTransformer iTransformer+prime
 ETTh1         96  .380/.398  .377/.394  .380/.394  .376/.392  .387/.403  .379/.398
@@ -139,6 +141,11 @@ def paper(table: str) -> dict[tuple[str, int], dict[str, str]]:
         dataset, horizon, *values = line.split()
         cells[dataset, int(horizon)] = {name: v for name, v in zip(columns, values, strict=True) if v != "-"}
     return cells
+
+
+def printed(table: str, names: Mapping[str, str]) -> dict[tuple[str, int, str], str]:
+    """A table of the paper by data set, horizon and variant of ours; names: its column -> our variant."""
+    return {(*place, names[column]): text for place, row in paper(table).items() for column, text in row.items()}
 
 
 def backbone() -> dict[tuple[str, int], str]:

@@ -4,7 +4,7 @@ import pandas as pd
 
 from primecast.experiment import Spec
 from primecast.statistics import cells
-from primecast.studies.grid import Variants, grid
+from primecast.studies.grid import Variants, grid, quick_grid
 from primecast.studies.tables import READING, comparison_table, markdown_table, per_cell, summary_table, with_variants
 
 TITLE = "The design of the primer: accuracy against cost"
@@ -49,7 +49,7 @@ def specs(quick: bool = False) -> list[Spec]:
     """ETTh1 and ETTh2 with two seeds; then the finalists on Weather, beside standard attention and the default."""
     if quick:
         few = {name: VARIANTS[name] for name in list(VARIANTS)[:3]}
-        return grid(few, ["nyc-weather"], horizons=[24], settings={"epochs": 3})
+        return quick_grid(few)
     usual = ("standard", "2 units per head (default)")
     finals = {name: VARIANTS[name] for name in (*usual, *FINALISTS)}
     return [*grid(VARIANTS, ["ETTh1", "ETTh2"], seeds=range(2)), *grid(finals, ["Weather"], seeds=range(2))]

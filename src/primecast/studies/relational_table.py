@@ -3,9 +3,9 @@
 import pandas as pd
 
 from primecast.experiment import Spec
-from primecast.studies.grid import Variants, grid
-from primecast.studies.published import PAPER_RELATIONAL, paper
-from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
+from primecast.studies.grid import Variants, grid, quick_grid
+from primecast.studies.published import PAPER_RELATIONAL, printed
+from primecast.studies.tables import page, with_variants
 
 TITLE = "Prime attention beside other relational models"
 
@@ -25,7 +25,7 @@ def specs(quick: bool = False) -> list[Spec]:
     """All but Autoformer at horizon 96 first: it takes longer than the rest together."""
     if quick:
         quick_ones = {name: VARIANTS[name] for name in list(VARIANTS)[:2]}
-        return grid(quick_ones, ["nyc-weather"], seeds=range(2), horizons=[24], settings={"epochs": 3})
+        return quick_grid(quick_ones, seeds=range(2))
     narrow, most = ["ETTh1", "ETTh2", "Exchange", "Weather"], {**VARIANTS}
     slow = {"Autoformer": most.pop("Autoformer")}
     return [
@@ -39,16 +39,6 @@ def specs(quick: bool = False) -> list[Spec]:
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Each against prime attention."""
     named = with_variants(frame, VARIANTS)
-    printed = {
-        (*place, PRINTED[name]): text for place, row in paper(PAPER_RELATIONAL).items() for name, text in row.items()
-    }
-    baseline = next(iter(VARIANTS))
-    return "\n".join(
-        [
-            READING,
-            "\n`paper`: printed in the prime attention paper.\n",
-            comparison_table(named, blocks, baseline=baseline, beside={"paper": printed}),
-            "Over all cells:\n",
-            summary_table(named, blocks, baseline=baseline),
-        ]
-    )
+    beside = {"paper": printed(PAPER_RELATIONAL, PRINTED)}
+    note = "`paper`: printed in the prime attention paper."
+    return page(named, blocks, baseline=next(iter(VARIANTS)), note=note, beside=beside)

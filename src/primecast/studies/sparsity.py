@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.statistics import cells
-from primecast.studies.grid import Variants, grid
-from primecast.studies.tables import READING, comparison_table, summary_table, with_variants
+from primecast.studies.grid import Variants, grid, quick_grid
+from primecast.studies.tables import page, with_variants
 
 TITLE = "Sparsity: pairs without a primer"
 
@@ -22,22 +22,15 @@ VARIANTS: Variants = {
 def specs(quick: bool = False) -> list[Spec]:
     """ETTh1 and ETTh2, then Weather; three seeds."""
     if quick:
-        return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 3})
+        return quick_grid(VARIANTS)
     return grid(VARIANTS, ["ETTh1", "ETTh2", "Weather"], seeds=range(3))
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """All against standard attention, which is 100 %."""
     named = with_variants(frame, VARIANTS)
-    return "\n".join(
-        [
-            READING,
-            "\nThe variant is the share of ordered pairs without a primer; 100 % is standard attention.\n",
-            comparison_table(named, blocks, baseline="100 %"),
-            "Over all cells:\n",
-            summary_table(named, blocks, baseline="100 %"),
-        ]
-    )
+    note = "The variant is the share of ordered pairs without a primer; 100 % is standard attention."
+    return page(named, blocks, baseline="100 %", note=note)
 
 
 def figure(frame: pd.DataFrame) -> Figure:

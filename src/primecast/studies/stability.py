@@ -4,7 +4,7 @@ import pandas as pd
 
 from primecast.experiment import Spec
 from primecast.statistics import cells
-from primecast.studies.grid import Variants, grid
+from primecast.studies.grid import Variants, grid, quick_grid
 from primecast.studies.published import PAPER_STABILITY, paper
 from primecast.studies.tables import markdown_table, spread
 
@@ -17,7 +17,7 @@ LONG = [96, 192, 336, 720]
 def specs(quick: bool = False) -> list[Spec]:
     """Horizon 96 first; the wide sets last."""
     if quick:
-        return grid(VARIANTS, ["nyc-weather"], seeds=range(2), horizons=[24], settings={"epochs": 3})
+        return quick_grid(VARIANTS, seeds=range(2))
     narrow = ["ETTh1", "ETTh2", "Weather"]
     return [
         *grid(VARIANTS, narrow, seeds=range(5)),

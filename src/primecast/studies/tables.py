@@ -141,6 +141,26 @@ def summary_cells(found: Summary) -> list[str]:
     return [counts, f"{percent(found.relative)} [{percent(found.low)}, {percent(found.high)}]"]
 
 
+def page(
+    named: pd.DataFrame,
+    blocks: pd.DataFrame,
+    *,
+    baseline: str | Mapping[str, str],
+    note: str = "",
+    beside: Mapping[str, Mapping[tuple[str, int, str], str]] | None = None,
+) -> str:
+    """How to read it, every cell against its baseline, and all cells together: what most studies show."""
+    return "\n".join(
+        [
+            READING,
+            f"\n{note}\n" if note else "",
+            comparison_table(named, blocks, baseline=baseline, beside=beside),
+            "Over all cells:\n",
+            summary_table(named, blocks, baseline=baseline),
+        ]
+    )
+
+
 READING = (
     "MSE and MAE are of scaled data over all test windows: mean ± standard deviation over seeds. The change is "
     "relative to the baseline run with the same seeds, with its 95 % interval (moving blocks of windows, seeds "
