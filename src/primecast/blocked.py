@@ -18,11 +18,11 @@ Letters: b batch, h heads, g 1 or h, i asking token, j answering token, k head s
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -56,23 +56,46 @@ def blocked_attention(
         return cast(Tensor, out).to(q.dtype)
 
 
-def _blocks(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice, slice]]:
-    """Slices of samples, heads and rows whose maps are about a block: whole samples, or some heads, or some rows."""
-    (batch, heads, asking, _), answering = q.shape, k.shape[2]
-    block = BLOCK if q.device.type == "cpu" else DEVICE_BLOCK
-    per_head = asking * answering
-    if heads * per_head <= block:
-        step = block // (heads * per_head)
-        for sample in range(0, batch, step):
-            yield slice(sample, sample + step), slice(None), slice(None)
-        return
-    some = max(1, block // per_head)
-    parts = 1 if per_head <= block else math.ceil(asking / max(FEWEST_ROWS, block // answering))
-    rows = math.ceil(asking / parts)
-    for sample in range(batch):
-        for head in range(0, heads, some):
-            for row in range(0, asking, rows):
-                yield slice(sample, sample + 1), slice(head, head + some), slice(row, row + rows)
+class _Blocks:
+    """Where maps are cut so that each is about a block: whole samples, or some heads of one, or some rows of one head.
+
+    A tensor is cut into all its blocks by one call: slices in Python, block by block, took a twentieth of the time.
+    Samples and heads are one axis in them, s, as batched products want it.
+    """
+
+    def __init__(self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"]) -> None:
+        (batch, self.heads, self.asking, _), answering = q.shape, k.shape[2]
+        block = BLOCK if q.device.type == "cpu" else DEVICE_BLOCK
+        per_head = self.asking * answering
+        self.rows = self.asking
+        if self.heads * per_head <= block:
+            step = self.heads * (block // (self.heads * per_head))
+            self.lengths = [min(step, batch * self.heads - s) for s in range(0, batch * self.heads, step)]
+            return
+        some = max(1, block // per_head)
+        self.lengths = [min(some, self.heads - head) for head in range(0, self.heads, some)] * batch
+        if per_head > block:
+            parts = math.ceil(self.asking / max(FEWEST_ROWS, block // answering))
+            self.rows = math.ceil(self.asking / parts)
+
+    def of_asking(self, x: Shaped[Tensor, "b h i x"]) -> list[Shaped[Tensor, "_s _i x"]]:
+        whole = x.flatten(0, 1).split(self.lengths)
+        return list(whole) if self.rows >= self.asking else [rows for s in whole for rows in s.split(self.rows, 1)]
+
+    def of_answering(self, tensors: list[Float[Tensor, "b h x y"]]) -> list[tuple[Float[Tensor, "_s x y"], ...]]:
+        """Of each block the parts of all the tensors, one for each hidden unit; blocks of rows read the same ones."""
+        units = zip(*(x.flatten(0, 1).split(self.lengths) for x in tensors), strict=True)
+        return [parts for parts in units for _ in range(0, self.asking, self.rows)]
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, slice]]:
+        """Samples, heads and rows of each block."""
+        begin = 0
+        for length in self.lengths:
+            sample, head = divmod(begin, self.heads)
+            begin += length
+            samples = slice(sample, sample + max(1, length // self.heads))
+            for row in range(0, self.asking, self.rows):
+                yield samples, slice(head, head + length), slice(row, row + self.rows)
 
 
 def _factors(gains: Tensor, base: Tensor | None) -> list[Tensor]:
@@ -80,15 +103,23 @@ def _factors(gains: Tensor, base: Tensor | None) -> list[Tensor]:
     return [u[:, None] for u in (*gains.unbind(1), *([] if base is None else [base]))]
 
 
+def _scaled(x: Tensor, factor: Tensor | float) -> Tensor:
+    """x * factor, in one piece: heads that were split off lie apart, and every product would bring them together."""
+    return torch.mul(x, factor, out=torch.empty_like(x, memory_format=torch.contiguous_format))
+
+
 def _activations(phi: Tensor, based: bool, b: slice, h: slice, i: slice) -> list[Tensor | None]:
-    """phi_m of a block for each hidden unit; None, which means 1, for the base."""
-    own = h if phi.shape[1] > 1 else slice(None)
-    return [*phi[b, own, :, i].unbind(2), *([None] if based else [])]
+    """phi_m of a block for each hidden unit, (s, i, j), or (b, 1, i, j) if heads share it; None, 1, for the base."""
+    units = phi[b, h, :, i].flatten(0, 1).unbind(1) if phi.shape[1] > 1 else phi[b, :, :, i].unbind(2)
+    return [*units, *([None] if based else [])]
 
 
-def _flat(x: Tensor) -> Tensor:
-    """Samples and heads as one axis, as batched products want them; a view, since a block has one of the two whole."""
-    return x.flatten(0, 1)
+def _widened(units: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
+    """How a map (s, i, j) is seen by the units: as (b, h, i, j) if heads share them."""
+    first = units[0]
+    if first is None or first.dim() == 3:
+        return lambda x: x
+    return lambda x: x.view(len(first), -1, *x.shape[1:])
 
 
 def _add_up(start: Tensor | None, units: list[Tensor | None], maps: Iterable[Tensor]) -> Tensor:
@@ -119,14 +150,12 @@ def _product(x: Tensor, y: Tensor, *, into: Tensor, add: bool) -> None:
         torch.bmm(x, y, out=into)
 
 
-def _add_to_activations(dphi: Tensor, change: Tensor, a: Tensor, h: slice) -> None:
-    """Into the gradient of one unit: change * a of each head (grouped), or their sum, which the first heads begin."""
-    if dphi.shape[1] > 1:
-        torch.mul(change, a, out=dphi[:, h])
-    elif change.shape[1] > 1:
+def _add_over_heads(dphi: Tensor, change: Tensor, a: Tensor, *, first: bool) -> None:
+    """Into the gradient of one unit that heads share: the sum of change * a, which the first heads begin."""
+    if change.shape[1] > 1:
         total = change.mul_(a).sum(1, keepdim=True)
-        dphi.copy_(total) if h.start in (None, 0) else dphi.add_(total)
-    elif h.start in (None, 0):
+        dphi.copy_(total) if first else dphi.add_(total)
+    elif first:
         torch.mul(change, a, out=dphi)
     else:
         dphi.addcmul_(change, a)
@@ -137,23 +166,30 @@ class _Blocked(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor, base: Tensor | None, dropout: float
     ) -> Tensor:
-        # Heads that were split off lie apart, and every product would bring them together again.
-        q, k, v = q.contiguous() * (1 / math.sqrt(q.shape[-1])), k.contiguous(), v.contiguous()
+        q = _scaled(q, 1 / math.sqrt(q.shape[-1]))
         factors = _factors(gains, base)
-        keys, values = [k * u for u in factors], [v * u for u in factors]
+        blocks = _Blocks(q, k)
+        keys = blocks.of_answering([_scaled(k, u).mT for u in factors])
+        values = blocks.of_answering([_scaled(v, u) for u in factors])
         weights = q.new_empty(*q.shape[:3], k.shape[2])
-        bits = draw(*weights.shape, device=q.device) if dropout > 0 else None
         out = torch.empty_like(q)
-        for b, h, i in _blocks(q, k):
-            units, a, queries = _activations(phi, base is not None, b, h, i), weights[b, h, i], _flat(q[b, h, i])
-            scores = _add_up(None, units, (torch.bmm(queries, _flat(key[b, h]).mT).view(a.shape) for key in keys))
-            torch.softmax(scores, -1, out=a)
-            if bits is not None:
-                a = a * share(bits[b, h, i], dropout, a.dtype)
-            mixed, seen = _flat(out[b, h, i]), scores  # not needed any more: it serves as scratch
-            for m, (unit, value) in enumerate(zip(units, values, strict=True)):
-                primed = a if unit is None else torch.mul(a, unit, out=seen)
-                _product(_flat(primed), _flat(value[b, h]), into=mixed, add=m > 0)
+        bits = draw(*weights.shape, device=q.device) if dropout > 0 else None
+        drawn = [None] * len(keys) if bits is None else blocks.of_asking(bits)
+        cut = (blocks.of_asking(x) for x in (q, weights, out))
+        for (b, h, i), queries, a, mixed, own_keys, own_values, own_bits in zip(
+            blocks, *cut, keys, values, drawn, strict=True
+        ):
+            units = _activations(phi, base is not None, b, h, i)
+            wide = _widened(units)
+            scores = _add_up(None, units, (wide(torch.bmm(queries, key)) for key in own_keys))
+            torch.softmax(scores, -1, out=wide(a))
+            if own_bits is not None:
+                a = a * share(own_bits, dropout, a.dtype)
+            spread, scratch = wide(a), scores.view_as(a)  # the scores are not needed any more
+            for m, (unit, value) in enumerate(zip(units, own_values, strict=True)):
+                if unit is not None:
+                    torch.mul(spread, unit, out=scores)
+                _product(a if unit is None else scratch, value, into=mixed, add=m > 0)
         ctx.save_for_backward(q, k, v, phi, gains, base, weights, bits, out)
         ctx.dropout = dropout
         return out
@@ -180,36 +216,53 @@ def _backward(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of everything `_Blocked.forward` was given; q comes scaled."""
     factors = _factors(gains, base)
-    keys, values = [k * u for u in factors], [v * u for u in factors]
-    dkeys, dvalues = [torch.zeros_like(k) for _ in keys], [torch.zeros_like(v) for _ in values]
+    blocks = _Blocks(q, k)
+    keys, values = [_scaled(k, u) for u in factors], [_scaled(v, u) for u in factors]
+    dkeys, dvalues = [torch.empty_like(x) for x in keys], [torch.empty_like(x) for x in values]
     dq = torch.empty_like(q)
     dphi = torch.empty_like(phi, memory_format=torch.contiguous_format)
     level = (up * out).sum(-1, keepdim=True).neg_()
-    for b, h, i in _blocks(q, k):
-        units, a = _activations(phi, base is not None, b, h, i), weights[b, h, i]
-        g, queries, dqueries = _flat(up[b, h, i]), _flat(q[b, h, i]), _flat(dq[b, h, i])
-        products = [torch.bmm(g, _flat(value[b, h]).mT).view(a.shape) for value in values]
+    of_keys, of_dkeys, of_dvalues = (blocks.of_answering(x) for x in (keys, dkeys, dvalues))
+    of_values = blocks.of_answering([x.mT for x in values])
+    drawn = [None] * len(of_keys) if bits is None else blocks.of_asking(bits)
+    cut = (blocks.of_asking(x) for x in (up, q, dq, weights, level))
+    for (b, h, i), g, queries, dqueries, a, lows, own_keys, own_values, dkey, dvalue, own_bits in zip(
+        blocks, *cut, of_keys, of_values, of_dkeys, of_dvalues, drawn, strict=True
+    ):
+        units = _activations(phi, base is not None, b, h, i)
+        wide = _widened(units)
+        products = [torch.bmm(g, value) for value in own_values]
         dropped = a
-        if bits is not None:  # where a weight was dropped, only the level is felt
-            factor = share(bits[b, h, i], dropout, a.dtype)
+        if own_bits is not None:  # where a weight was dropped, only the level is felt
+            factor = share(own_bits, dropout, a.dtype)
             dropped = a * factor
             for product in products:
                 product.mul_(factor)
-        t = _add_up(level[b, h, i], units, products)
-        mine = torch.empty_like(t)  # one map that every unit writes anew stays in cache
-        flat = _flat(mine)
+        t = _add_up(wide(lows), units, map(wide, products))
+        mine = torch.empty_like(a)  # one map that every unit writes anew stays in cache
+        flat_t, spread, begun = t.view_as(mine), wide(mine), bool(i.start)
         for m, unit in enumerate(units):
-            _times(dropped, unit, out=mine)
-            _flat(dvalues[m][b, h]).baddbmm_(flat.mT, g)
-            if bits is not None:
-                _times(a, unit, out=mine)
-            mine.mul_(t)
-            _product(flat, _flat(keys[m][b, h]), into=dqueries, add=m > 0)
-            _flat(dkeys[m][b, h]).baddbmm_(flat.mT, queries)
-            if unit is not None:
-                torch.bmm(queries, _flat(keys[m][b, h]).mT, out=flat)
-                _add_to_activations(dphi[b, :, m, i], products[m].addcmul_(mine, t), a, h)
-    dunits = torch.stack([(dkeys[m] * k + dvalues[m] * v).sum((0, 2)) for m in range(len(keys))], dim=1)
+            _times(wide(dropped), unit, out=spread)
+            _product(mine.mT, g, into=dvalue[m], add=begun)
+            if own_bits is not None:
+                _times(wide(a), unit, out=spread)
+            mine.mul_(flat_t)
+            _product(mine, own_keys[m], into=dqueries, add=m > 0)
+            _product(mine.mT, queries, into=dkey[m], add=begun)
+            if unit is None:
+                continue
+            torch.bmm(queries, own_keys[m].mT, out=mine)
+            change = products[m].addcmul_(mine, flat_t)
+            if unit.dim() == 3:
+                torch.mul(change, a, out=dphi[b, h, m, i].flatten(0, 1))
+            else:
+                _add_over_heads(dphi[b, :, m, i], wide(change), wide(a), first=not h.start)
+    dunits = torch.stack([_per_unit(dkeys[m], k, dvalues[m], v) for m in range(len(keys))], dim=1)
     dk, dv = (_add_up(None, list(factors), parts) for parts in (dkeys, dvalues))
     dgains, dbase = (dunits, None) if base is None else (dunits[:, :-1], dunits[:, -1])
     return dq.mul_(1 / math.sqrt(q.shape[-1])), dk, dv, dphi, dgains, dbase, None
+
+
+def _per_unit(dkey: Tensor, k: Tensor, dvalue: Tensor, v: Tensor) -> Float[Tensor, "h k"]:
+    """Gradient of u_m, or of the base, with k_m = u_m * k and v_m = u_m * v."""
+    return _scaled(k, dkey).add_(_scaled(v, dvalue)).sum((0, 2))
