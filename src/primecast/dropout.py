@@ -6,6 +6,7 @@ entries. The rate is rounded to 1/65536, and what is kept is scaled by what was 
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int16
 from torch import Tensor, nn
 
@@ -31,6 +32,10 @@ def share(bits: Int16[Tensor, "..."], rate: float, dtype: torch.dtype) -> Float[
 
 def drop(x: Float[Tensor, "..."], rate: float) -> Float[Tensor, "..."]:
     """x with a share of its entries set to zero and the others scaled up; no draw where the rate is 0."""
+    if (
+        torch.compiler.is_compiling()
+    ):  # a compiler fuses torch's own, and mistakes the size of bits seen as another type
+        return F.dropout(x, rate)
     return x * share(draw(*x.shape, device=x.device), rate, x.dtype) if rate > 0 else x
 
 
