@@ -1,5 +1,7 @@
 """Backtests: rolling origins without a look ahead, metrics by their formulas, in the units of the data."""
 
+from copy import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,6 +73,32 @@ def test_a_changed_future_changes_no_forecast_and_no_interval(fitted: Forecaster
     told = [name for name in one.forecasts.columns if name != "y"]
     pd.testing.assert_frame_equal(one.forecasts[told], other.forecasts[told])
     assert other.scores.loc["lead", "mae"] > one.scores.loc["lead", "mae"]
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+def test_no_adaptive_interval_knows_a_row_after_its_origin(fitted: Forecaster, stride: int) -> None:
+    df, known = waves(499), 499 - 7 - 2 * 5  # rows before the first of three origins
+    changed = df.copy()
+    changed.iloc[known:] += 50
+    few = copy(fitted)
+    few.stride_ = stride
+    one, other = (few.backtest(rows, windows=3, step=5, adaptive=True).forecasts for rows in (df, changed))
+    told = [name for name in one.columns if name != "y"]
+    first = one["cutoff"] == df.index[known - 1]
+    pd.testing.assert_frame_equal(one.loc[first, told], other.loc[first, told])
+    assert not one.loc[~first, told].equals(other.loc[~first, told])
+
+
+def test_an_adaptive_interval_hears_of_a_miss_before_its_window_has_ended(fitted: Forecaster) -> None:
+    df = waves(499)
+    jumped = df.copy()
+    jumped.iloc[-1] += 50  # no window that missed it has ended but the one that was to end there
+    calm, wide = (fitted.predict(rows, level=[80], adaptive=True) for rows in (df, jumped))
+    widths = [(rows["lead-hi-80"] - rows["lead-lo-80"]).to_numpy() for rows in (calm, wide)]
+    assert (widths[1] >= widths[0]).all()
+    assert (widths[1][:-1] > widths[0][:-1]).sum() >= 3  # the others had been missed as it was
+    plain = [fitted.predict(rows, level=[80]) for rows in (df, jumped)]
+    np.testing.assert_allclose(*(rows["lead-hi-80"] - rows["lead-lo-80"] for rows in plain))
 
 
 def test_mase_is_scaled_by_the_training_rows(fitted: Forecaster) -> None:

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from primecast.data.catalog import load_dataset
 from primecast.data.windows import split
 from primecast.errors import InputError
+from primecast.forecaster import Forecaster
 from primecast.intervals import check_levels, conformal_radius, radius, thinned, track
 from primecast.losses import mse
 from primecast.models import create_model
@@ -132,3 +134,12 @@ def test_coverage_on_the_embedded_set_is_within_two_points_with_the_adaptive_upd
         adaptive = 100 * (test <= track(test, level, start=start).radius).mean()
         assert abs(adaptive - level) < 2
         assert plain < level - 8  # autumn's errors do not cover winter: what exchangeability would have promised
+
+
+def test_coverage_through_a_backtest_of_the_embedded_set_is_within_two_points() -> None:
+    data = load_dataset("nyc-weather")
+    frame = pd.DataFrame(data.values, index=data.index, columns=list(data.names))
+    forecaster = Forecaster(horizon=24, lookback=48, model="dlinear", lr=1e-3, batch_size=64, epochs=2, progress="off")
+    scores = forecaster.fit(frame).backtest(windows=70, step=24, level=[80, 90], adaptive=True).scores.loc["overall"]
+    assert abs(100 * scores["coverage-80"] - 80) < 2
+    assert abs(100 * scores["coverage-90"] - 90) < 2

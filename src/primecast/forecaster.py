@@ -321,14 +321,15 @@ class Forecaster:
         table, layout = (self.recent_, self.layout_) if data is None else self._read(data)
         if len(table) < self.lookback:
             raise InputError(f"a forecast looks at {self.lookback} rows, the frame has {len(table)}")
-        table = table.last(self.lookback)
-        index = index_of(table.frame)
-        ahead = future_index(index, self.horizon)
+        recent, table = table.last(self.lookback + self.horizon), table.last(self.lookback)
+        ahead = future_index(index_of(table.frame), self.horizon)
         point = self._forecast(table, ahead, self._known(future, table, ahead))
+        late = self._begun(recent) if adaptive and levels else None
+        radii = {one: self._radius(one, self.calibration_, adaptive=adaptive, late=late) for one in levels}
         bounds = {}
         for sign, side, order in ((-1, "lo", levels[::-1]), (1, "hi", levels)):
             for one in order:
-                moved = point.to_numpy() + sign * self._radius(one, self.calibration_, adaptive=adaptive)
+                moved = point.to_numpy() + sign * radii[one]
                 bounds[f"{side}-{one:g}"] = pd.DataFrame(moved, index=ahead, columns=point.columns)
         return layout.render(point, bounds)
 
@@ -383,12 +384,29 @@ class Forecaster:
         return pd.concat([last, held]).ffill().to_numpy()[1:]
 
     def _radius(
-        self, level: float, errors: Float32[np.ndarray, "m h n"], *, adaptive: bool
+        self,
+        level: float,
+        errors: Float32[np.ndarray, "m h n"],
+        *,
+        adaptive: bool,
+        late: Float32[np.ndarray, "k h n"] | None = None,
     ) -> Float64[np.ndarray, "h n"]:
         """Half the width of an interval, in original units."""
         spread = self.scaler_.std[: errors.shape[-1]]
-        scaled = radius(errors, level, adaptive=adaptive, stride=self.stride_).astype(np.float64)
+        scaled = radius(errors, level, adaptive=adaptive, stride=self.stride_, late=late).astype(np.float64)
         return np.where(self.constant_, 0.0, scaled * spread)
+
+    def _begun(self, recent: Table) -> Float32[np.ndarray, "k h n"] | None:
+        """Errors so far of the windows that have begun and not ended at the last of these rows; None without any."""
+        if self.horizon == 1 or len(recent) <= self.lookback or (self.missing == "mask" and recent.gaps.any()):
+            return None
+        now, ahead = len(recent), future_index(index_of(recent.frame), self.horizon - 1)
+        last = recent.frame.iloc[[-1] * len(ahead)].set_axis(ahead, axis="index")  # stands for what is to come
+        padded = recent.join(Table(last, np.zeros(last.shape, dtype=bool)))
+        errors, ends = self._errors(padded, range(len(padded)), thin=False)
+        return _so_far(
+            errors, ends, now=now, some=(ends > now) & ((ends - now) % self.stride_ == 0), stride=self.stride_
+        )
 
     def update(self, data: object) -> "Forecaster":
         """Newer rows have come: forecasts start from them, and intervals learn from the errors made on them.
@@ -485,7 +503,7 @@ class Forecaster:
         refit: bool,
     ) -> Backtest:
         index, targets = index_of(table.frame), len(self.roles_.targets)
-        errors, ends = self._known_errors(table, trained, until=origins[-1])
+        errors, ends = self._known_errors(table, trained, until=origins[-1] + self.horizon if adaptive else origins[-1])
         forecasts, naives, radii = [], [], {level: [] for level in levels}  # type: ignore[var-annotated]
         for origin in origins:
             one = self._refitted(table, origin) if refit else self
@@ -495,9 +513,13 @@ class Forecaster:
             forecasts.append(one._forecast(seen, future_index(index_of(seen.frame), self.horizon), known).to_numpy())
             season = seen.frame.to_numpy()[-self.season_ :, :targets]
             naives.append(season[np.arange(self.horizon) % self.season_])
-            calibration = one.calibration_ if refit else errors[ends <= origin]
+            if refit:
+                calibration, late = one.calibration_, one._begun(one.recent_) if adaptive else None
+            else:
+                calibration = errors[ends <= origin]
+                late = _so_far(errors, ends, now=origin, some=ends > origin, stride=self.stride_) if adaptive else None
             for level in levels:
-                radii[level].append(one._radius(level, calibration, adaptive=adaptive))
+                radii[level].append(one._radius(level, calibration, adaptive=adaptive, late=late))
         return tabulate(
             channels=self.roles_.targets,
             cutoffs=[index[origin - 1] for origin in origins],
@@ -781,6 +803,21 @@ def _of_targets(scores: Scores, roles: Roles) -> Scores:
             for name in ("mse", "mae", "step_mse", "step_mae", "window_mse", "window_mae")
         },
     )
+
+
+def _so_far(
+    errors: Float32[np.ndarray, "m h n"],
+    ends: Int64[np.ndarray, "m"],
+    *,
+    now: int,
+    some: Bool[np.ndarray, "m"],
+    stride: int,
+) -> Float32[np.ndarray, "k h n"]:
+    """Errors of some windows as known at row `now`: of those that had begun a stride before; steps to come are NaN."""
+    horizon = errors.shape[1]
+    chosen = some & (ends - horizon <= now - stride)
+    arrives = (ends[chosen] - horizon)[:, None] + np.arange(1, horizon + 1)
+    return np.where((arrives <= now)[..., None], errors[chosen], np.float32(np.nan))
 
 
 def _naive_mae(values: Float64[np.ndarray, "t n"], season: int) -> Float64[np.ndarray, "n"]:

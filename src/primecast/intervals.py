@@ -74,12 +74,15 @@ def track(
     start:  the radius of the first window, as `conformal_radius` gives it.
     stride: rows from one window to the next; step k of a window is known ceil(k / stride) windows later.
     rate:   gain as a share of `start`, for a cell whose start is 0 of its mean score.
+
+    A score that is not known yet is NaN; with stride and windows as they are, it is not read.
     """
     windows, horizon, _ = scores.shape
     allowed = 1 - level / 100
     delay = np.ceil(np.arange(1, horizon + 1) / stride).astype(int)
     # The longer news takes, the more of it is under way when a radius is used: steps as for delayed gradients.
-    gain = rate / np.sqrt(delay)[:, None] * np.where(start > 0, start, scores.mean(axis=0))
+    mean = np.nansum(scores, axis=0) / np.maximum(1, (~np.isnan(scores)).sum(axis=0))
+    gain = rate / np.sqrt(delay)[:, None] * np.where(start > 0, start, mean)
     radius = np.empty((windows + 1, *scores.shape[1:]), dtype=scores.dtype)
     missed = np.zeros(scores.shape, dtype=bool)
     now = start.astype(np.float64)
@@ -95,14 +98,24 @@ def track(
 
 
 def radius(
-    scores: Float[np.ndarray, "m h n"], level: float, *, adaptive: bool, stride: int = 1
+    scores: Float[np.ndarray, "m h n"],
+    level: float,
+    *,
+    adaptive: bool,
+    stride: int = 1,
+    late: Float[np.ndarray, "k h n"] | None = None,
 ) -> Float[np.ndarray, "h n"]:
-    """The radius for the window after these: of all scores alike, or adaptive, tracked through their later half."""
+    """The radius for the window after these: of all scores alike, or adaptive, tracked through their later half.
+
+    late: for an adaptive one, the scores of windows that have begun since and not ended, the steps to come as NaN. The
+    last has begun a stride ago.
+    """
     if not adaptive:
         return conformal_radius(scores, level)
     half = max(len(scores) // 2, len(scores) - TRACKED, math.ceil(level / (100 - level) - 1e-9))
     start = conformal_radius(scores[:half], level)
-    return track(scores[half:], level, start=start, stride=stride).last if half < len(scores) else start
+    followed = scores[half:] if late is None else np.concatenate([scores[half:], late])
+    return track(followed, level, start=start, stride=stride).last if len(followed) else start
 
 
 def thinned(windows: int, *, cells: int, most: int = 4000, budget: int = 2_000_000) -> Int[np.ndarray, "m"]:
