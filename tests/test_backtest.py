@@ -95,8 +95,8 @@ def test_an_adaptive_interval_hears_of_a_miss_before_its_window_has_ended(fitted
     jumped.iloc[-1] += 50  # no window that missed it has ended but the one that was to end there
     calm, wide = (fitted.predict(rows, level=[80], adaptive=True) for rows in (df, jumped))
     widths = [(rows["lead-hi-80"] - rows["lead-lo-80"]).to_numpy() for rows in (calm, wide)]
-    assert (widths[1] >= widths[0]).all()
-    assert (widths[1][:-1] > widths[0][:-1]).sum() >= 3  # the others had been missed as it was
+    wider = widths[1] - widths[0]
+    assert (wider > -1e-9).all() and (wider > 0.1).sum() >= 3  # others had been missed as it was
     plain = [fitted.predict(rows, level=[80]) for rows in (df, jumped)]
     np.testing.assert_allclose(*(rows["lead-hi-80"] - rows["lead-lo-80"] for rows in plain))
 
