@@ -123,6 +123,7 @@ def test_a_model_without_marks_has_one_input(tmp_path: Path) -> None:
     np.testing.assert_allclose(run(tmp_path / "m.onnx", x=x.numpy()), model(x).detach().numpy(), rtol=1e-5, atol=1e-5)
     session = needs_onnx().InferenceSession((tmp_path / "m.onnx").read_bytes())
     assert session.get_modelmeta().custom_metadata_map.items() >= {("site", "plant 7"), ("lookback", str(L))}
+    assert session.get_inputs()[0].shape == ["batch", L, N] and session.get_outputs()[0].shape == ["batch", S, N]
 
 
 def test_the_copy_computes_by_products_and_the_model_stays_as_it_is() -> None:

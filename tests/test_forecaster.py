@@ -52,6 +52,30 @@ def test_the_same_data_and_seed_give_the_same_forecast_and_another_seed_another(
     assert not Forecaster(**SMALL, seed=1).fit(waves()).predict().equals(fitted.predict())
 
 
+def test_the_time_column_named_for_a_file_is_read_from_the_next_file_too(tmp_path: Path) -> None:
+    frame = waves().rename_axis("logged").reset_index()
+    frame.iloc[:300].to_csv(tmp_path / "old.csv", index=False)
+    frame.iloc[100:].to_csv(tmp_path / "new.csv", index=False)
+    frame.rename(columns={"logged": "when"}).to_csv(tmp_path / "other.csv", index=False)
+    fitted = Forecaster(**{**SMALL, "epochs": 1}).fit(tmp_path / "old.csv", time="logged")
+    fitted.save(tmp_path / "model")
+    for one in (fitted, Forecaster.load(tmp_path / "model")):
+        assert one.predict(tmp_path / "new.csv").index[0] == waves().index[-1] + pd.Timedelta("1h")
+        with pytest.raises(InputError, match="unknown time column.*'logged'"):
+            one.predict(tmp_path / "other.csv")
+
+
+def test_bfloat16_trains_another_model_that_forecasts_in_float32(fitted: Forecaster) -> None:
+    low = Forecaster(**SMALL, precision="bf16", device="cpu").fit(waves())
+    assert all(p.dtype == torch.float32 for p in low.model_.parameters())
+    assert not low.predict().equals(fitted.predict())
+    np.testing.assert_allclose(low.predict()["follow"], fitted.predict()["follow"], rtol=0.05)
+    with pytest.raises(InputError, match="unknown precision 'half'.*allowed: bf16, float32"):
+        Forecaster(**SMALL, precision="half")
+    with pytest.raises(InputError, match="unknown device 'tpu'"):
+        Forecaster(**SMALL, device="tpu").fit(waves())
+
+
 def test_the_forecaster_goes_the_way_of_the_benchmark(fitted: Forecaster) -> None:
     df = waves()
     splits = split(dataset_from_frame(df), lookback=19, horizon=7)

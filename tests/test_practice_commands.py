@@ -224,6 +224,15 @@ def test_export_goes_through_the_forecaster(
 # ---------------------------------------------------------------- what cannot be used
 
 
+def test_a_traceback_is_shown_when_it_is_asked_for(
+    call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIMECAST_TRACEBACK", "1")
+    assert call("forecast", tmp_path / "none.csv", *TINY) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback (most recent call last)") and "InputError: " in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

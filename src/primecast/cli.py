@@ -1,11 +1,14 @@
 """The commands. They parse, call one function of the package and print; heavy modules load inside them, so that
 `primecast --help` is instant.
 
-Bad input is one sentence on stderr and exit code 2; a training that cannot go on is one sentence and exit code 1.
+Bad input is one sentence on stderr and exit code 2; a training that cannot go on is one sentence and exit code 1. With
+PRIMECAST_TRACEBACK=1 in the environment there is a traceback instead of the sentence.
 """
 
 import json
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +19,7 @@ from primecast.errors import InputError, TrainingError
 
 app = typer.Typer(
     help="Forecast many channels together with prime attention.",
+    epilog="Bad input is one sentence and exit code 2; PRIMECAST_TRACEBACK=1 shows the traceback instead.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -237,9 +241,9 @@ def main() -> None:
     """The entry point of the command `primecast`."""
     try:
         app()
-    except InputError as error:
-        print(f"primecast: {error}", file=sys.stderr)
-        sys.exit(2)
-    except TrainingError as error:
-        print(f"primecast: {error}", file=sys.stderr)
-        sys.exit(1)
+    except (InputError, TrainingError) as error:
+        if os.environ.get("PRIMECAST_TRACEBACK"):
+            traceback.print_exc()
+        else:
+            print(f"primecast: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError) else 1)

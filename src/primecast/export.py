@@ -15,6 +15,7 @@ Letters: b windows in a batch, l look-back, h horizon, n channels, k targets, m 
 import copy
 import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -190,8 +191,19 @@ def _write_onnx(
         graph = torch.onnx.export(program, dynamo=True, verbose=False, input_names=inputs, output_names=["forecast"])
         assert graph is not None
         graph.model.metadata_props.update({**metadata, "primecast": version("primecast")})
-        data = graph.model_proto.SerializeToString()
+        proto = graph.model_proto
+        _name_the_batch(proto)
+        data = proto.SerializeToString()
     write_bytes_atomically(path, data)
+
+
+def _name_the_batch(proto: Any) -> None:
+    """The exporter numbers sizes that are not fixed, such as "s3"; here it is the batch alone, and is called so."""
+    numbered = proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param:  # of a value inside it may be a formula, such as "8*s3"
+                size.dim_param = re.sub(rf"\b{re.escape(numbered)}\b", "batch", size.dim_param)
 
 
 def _name(module: nn.Module) -> str:

@@ -51,10 +51,18 @@ from primecast.progress import PROGRESS
 from primecast.relations import Fragility, Relations, lose_sensors, relate
 from primecast.saved import open_forecaster, save_forecaster
 from primecast.tensors import kind_of, load_weights
-from primecast.training import SCHEDULES, History, Scores, evaluate, fit
+from primecast.training import PRECISIONS, SCHEDULES, History, Scores, evaluate, fit
 
 LOOKED_AT = 256
 """Held-out windows that relations and fragility are averaged over, at most."""
+
+
+_CHOICES: dict[str, Mapping[str, object] | Sequence[str]] = {
+    "schedule": SCHEDULES,
+    "precision": PRECISIONS,
+    "progress": PROGRESS,
+    "missing": POLICIES,
+}
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -74,6 +82,7 @@ class Forecaster:
     past:      names of columns that are looked at but not forecast, such as a controller's output.
     future:    names of columns that are known beforehand, such as a holiday; `predict` is given their future.
     loss, lr, batch_size, epochs, patience, schedule, seed: of the training, see `fit`.
+    device, precision: what it is trained on and with, see `fit`; forecasts are made on the CPU in float32.
     missing:   what to do with missing values: "error", "interpolate", "ffill" or "mask", see POLICIES.
     season:    steps of the seasonal-naive forecast it is compared with; from the dates when None.
     refit:     train once more, on all rows and for as many epochs as were best, before forecasting. Scores and
@@ -128,6 +137,8 @@ class Forecaster:
         patience: int = 3,
         schedule: str = "halving",
         seed: int = 0,
+        device: str = "cpu",
+        precision: str = "float32",
         missing: str = "error",
         season: int | None = None,
         refit: bool = False,
@@ -148,6 +159,8 @@ class Forecaster:
         self.patience = patience
         self.schedule = schedule
         self.seed = seed
+        self.device = device
+        self.precision = precision
         self.missing = missing
         self.season = season
         self.refit = refit
@@ -165,7 +178,7 @@ class Forecaster:
             _check_count("season", self.season)
         if not (_is_number(self.lr) and self.lr > 0 and math.isfinite(self.lr)):
             raise InputError(f"lr is {self.lr!r}; it must be a finite number above 0")
-        for name, allowed in (("schedule", SCHEDULES), ("progress", PROGRESS), ("missing", POLICIES)):
+        for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise unknown("policy for missing values" if name == "missing" else name, getattr(self, name), allowed)
         for name in ("past", "future"):
@@ -254,7 +267,7 @@ class Forecaster:
     def _train(self, model: nn.Module, train: RoleWindows, val: RoleWindows, *, epochs: int) -> History:
         loss = create_loss(self.loss)
         masked = train.gaps is not None or train.targets < train.channels
-        return fit(
+        history = fit(
             _scored(model, self.roles_),
             train,
             val,
@@ -266,7 +279,11 @@ class Forecaster:
             schedule=self.schedule,
             seed=self.seed,
             progress=self.progress,
+            device=self.device,
+            precision=self.precision,
         )
+        model.cpu()
+        return history
 
     def _windows(self, table: Table, rows: range) -> RoleWindows:
         """All windows of these rows, scaled as the training rows were."""
@@ -776,6 +793,8 @@ def _check_count(name: str, value: object, *, least: int = 1) -> None:
 
 def _names_in(data: object, layout: Layout) -> dict[str, str | None]:
     """Which of the names given to `fit` apply to a table given later."""
+    if isinstance(data, str | Path):
+        return {"time": layout.file_time}
     columns = list(getattr(data, "columns", ()))
     if layout.id is not None and {layout.id, layout.time, layout.value} <= set(columns):
         return {"id": layout.id, "time": layout.time, "value": layout.value}

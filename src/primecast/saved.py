@@ -38,7 +38,7 @@ FIELDS: dict[str, type] = {
     "periods": dict,
     "facts": dict,
 }
-LAYOUT = dict.fromkeys(("kind", "time", "id", "value"), object)
+LAYOUT = dict.fromkeys(("kind", "time", "id", "value", "file_time"), object)
 
 
 def save_forecaster(

@@ -425,7 +425,7 @@ def describe_gaps(df: pd.DataFrame, *, missing: str = "interpolate") -> str:
     return f"{rows} of {len(df)} {steps} have missing values, {share} of them in {where}, {became[missing]}"
 
 
-def dataset_from_frame(df: pd.DataFrame, *, name: str = "frame", season: int | None = None) -> Dataset:
+def dataset_from_frame(df: pd.DataFrame, *, name: str = "", season: int | None = None) -> Dataset:
     """A frame as a data set, split 7:1:2, so that one's own data goes the same way as the benchmarks."""
     if season is not None and season < 1:
         raise InputError(f"season must be at least 1 step, but {season} was given")

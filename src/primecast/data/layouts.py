@@ -27,12 +27,14 @@ class Layout:
 
     time:  the column that holds the time; None: the index, or nothing does.
     id, value: the other two columns of a long frame; None: the frame is wide.
+    file_time: the column of a file that was said to hold the time; a frame of a file has it as its index.
     """
 
     kind: str = "pandas"
     time: str | None = None
     id: str | None = None
     value: str | None = None
+    file_time: str | None = None
 
     def render(self, point: pd.DataFrame, bounds: Mapping[str, pd.DataFrame]) -> Any:
         """The forecast as the caller's kind of table; `bounds` are named "lo-80", from the lowest to the highest.
@@ -80,7 +82,7 @@ def open_table(
            as its index takes its one column of dates, if it has one.
     """
     if isinstance(data, str | Path):
-        return read_table(data, time=time), Layout()
+        return read_table(data, time=time), Layout(file_time=time)
     if isinstance(data, np.ndarray):
         return _of_array(data), Layout(kind="numpy")
     if isinstance(data, pd.DataFrame):

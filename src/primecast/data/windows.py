@@ -92,12 +92,17 @@ class Dataset:
     marks: bool = True
     fill_gaps: bool = False
 
+    @property
+    def called(self) -> str:
+        """How messages speak of it; a frame of the user's has no name."""
+        return f"data set {self.name!r}" if self.name else "the frame"
+
     def __post_init__(self) -> None:
         rows, channels = self.values.shape
         if len(self.names) != channels:
-            raise InputError(f"data set {self.name!r} has {channels} channels but {len(self.names)} names")
+            raise InputError(f"{self.called} has {channels} channels but {len(self.names)} names")
         if self.index is not None and len(self.index) != rows:
-            raise InputError(f"data set {self.name!r} has {rows} rows but {len(self.index)} time stamps")
+            raise InputError(f"{self.called} has {rows} rows but {len(self.index)} time stamps")
 
     @property
     def fingerprint(self) -> str:
@@ -205,7 +210,7 @@ def split(dataset: Dataset, *, lookback: int, horizon: int, marks: bool | None =
     if marks is None:
         marks = dataset.marks and dataset.index is not None
     if marks and dataset.index is None:
-        raise InputError(f"data set {dataset.name!r} has no dates to make calendar marks of; give marks=False")
+        raise InputError(f"{dataset.called} has no dates to make calendar marks of; give marks=False")
 
     ranges = _checked_ranges(dataset, lookback=lookback, horizon=horizon)
     _check_gaps(dataset, ranges)
@@ -244,15 +249,15 @@ def _checked_ranges(dataset: Dataset, *, lookback: int, horizon: int) -> Ranges:
     rows, needed = len(dataset.values), lookback + horizon
     way_out = f"look-back {lookback} + horizon {horizon} need {needed}: shorten them or give more rows"
     if rows < needed:
-        raise InputError(f"data set {dataset.name!r} has {rows} rows, but {way_out}")
+        raise InputError(f"{dataset.called} has {rows} rows, but {way_out}")
     ranges = dataset.borders.ranges(rows=rows, lookback=lookback)
     if ranges.test.stop > rows:
-        raise InputError(f"data set {dataset.name!r} has {rows} rows, but its borders end at {ranges.test.stop}")
+        raise InputError(f"{dataset.called} has {rows} rows, but its borders end at {ranges.test.stop}")
     for name, span in ranges._asdict().items():
         if len(span) < needed:
             reaches = name != "train" and not isinstance(dataset.borders, Cuts)
             reach = f" (the {lookback} before it included)" if reaches else ""
-            raise InputError(f"the {name} split of {dataset.name!r} has {len(span)} rows{reach}, but {way_out}")
+            raise InputError(f"the {name} split of {dataset.called} has {len(span)} rows{reach}, but {way_out}")
     return ranges
 
 
@@ -262,7 +267,7 @@ def _check_gaps(dataset: Dataset, ranges: Ranges) -> None:
     if bad.any():
         row, channel = np.argwhere(bad)[0]
         raise InputError(
-            f"data set {dataset.name!r} has {bad.sum()} values that are no finite number, the first in "
+            f"{dataset.called} has {bad.sum()} values that are no finite number, the first in "
             f"channel {dataset.names[channel]!r} at row {row}; fill them first, for example with "
             "primecast.data.validate(frame, missing='interpolate')"
         )
@@ -270,7 +275,7 @@ def _check_gaps(dataset: Dataset, ranges: Ranges) -> None:
         lost = np.isnan(dataset.values[own]).all(axis=0)
         if lost.any():
             channels = ", ".join(np.array(dataset.names)[lost])
-            raise InputError(f"data set {dataset.name!r} has no value in its {name} split for {channels}; drop them")
+            raise InputError(f"{dataset.called} has no value in its {name} split for {channels}; drop them")
 
 
 def _filled(scaled: Float64[np.ndarray, "t n"], ranges: Ranges) -> Float64[np.ndarray, "t n"]:
