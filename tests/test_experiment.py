@@ -25,6 +25,7 @@ from primecast.experiment import (
 )
 from primecast.models import MODELS, attention_options, create_model
 from primecast.primers import Primer
+from primecast.store import Store
 from primecast.training import evaluate
 
 QUICK = {"epochs": 1, "d_model": 16, "n_layers": 1, "batch_size": 256}
@@ -298,7 +299,7 @@ def test_standard_and_prime_with_one_seed_see_the_windows_in_one_order(monkeypat
 
 
 def test_probes_are_asked_of_the_trained_model_and_their_arrays_lie_beside_the_row(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def probe(model: nn.Module, splits: Any, dataset: Any) -> dict[str, Any]:
         assert not model.training
@@ -310,6 +311,16 @@ def test_probes_are_asked_of_the_trained_model_and_their_arrays_lie_beside_the_r
     assert row.fields["probes"] == {"mine": {"channels": 24, "set": "nyc-weather"}}
     np.testing.assert_array_equal(row.arrays["mine.map"], np.eye(3))
     assert row.fields["key"] == key_of(row.fields) == spec.key() != replace(spec, probes=()).key()
+
+    store = Store(tmp_path)
+    store.add(row)  # it is the run without probes, too, which need not be run again
+    plain, again = replace(spec, probes=()), run(replace(spec, probes=()), progress="off")
+    assert store.keys() == sorted([spec.key(), plain.key()]) and again.also is None
+    told = store.fields(plain.key())
+    assert told["probes"] == {} and [told[name] for name in ("mse", "val_mse")] == [
+        again.fields[name] for name in ("mse", "val_mse")
+    ]
+    assert set(store.arrays(plain.key())) == {"window_mse", "window_mae"}
 
 
 def test_rates_device_and_precision_go_to_training() -> None:

@@ -204,7 +204,9 @@ def test_gaps_are_refused_unless_the_data_set_has_them_filled() -> None:
 def test_too_few_rows_are_refused_with_the_rows_needed() -> None:
     with pytest.raises(InputError, match=r"'counting' has 11 rows, but look-back 7 \+ horizon 5 need 12"):
         split(counting(rows=11), lookback=7, horizon=5)
-    with pytest.raises(InputError, match=r"val split of data set 'counting' has 10 rows \(the 7 before it included\).* need 12"):
+    with pytest.raises(
+        InputError, match=r"val split of data set 'counting' has 10 rows \(the 7 before it included\).* need 12"
+    ):
         split(counting(rows=19), lookback=7, horizon=5)
     with pytest.raises(InputError, match=r"test split of data set 'counting' has 10 rows, but .* need 12"):
         split(counting(rows=50, borders=Cuts(first=0.5, second=0.8)), lookback=7, horizon=5)

@@ -335,9 +335,8 @@ def run(spec: Spec, *, root: Path | str | None = None, state: Path | None = None
     )
     seconds = history.seconds + time.perf_counter() - start
     overhead = parameter_overhead(model)
-    measured, arrays = _probe(plan.probes, model, splits, dataset)
     fields = {
-        "key": key_of(identity),
+        "key": "",
         **{name: value for name, value in identity.items() if name not in ("settings", "probes")},
         "mse": scores.mse,
         "mae": scores.mae,
@@ -357,10 +356,14 @@ def run(spec: Spec, *, root: Path | str | None = None, state: Path | None = None
         "versions": versions(),
         **_profiles(scores),
         "settings": identity["settings"],
-        "probes": measured,
+        "probes": {},
     }
     windows = {name: getattr(scores, name).astype(np.float32) for name in ("window_mse", "window_mae")}
-    return Row(fields, {**windows, **arrays})
+    unprobed = Row({**fields, "key": key_of(fields)}, windows)
+    if not plan.probes:
+        return unprobed
+    measured, arrays = _probe(plan.probes, model, splits, dataset)
+    return Row({**fields, "key": key_of(identity), "probes": measured}, {**windows, **arrays}, also=unprobed)
 
 
 def _profiles(scores: Scores) -> dict[str, list[float]]:
@@ -373,8 +376,6 @@ def _probe(
     names: tuple[str, ...], model: torch.nn.Module, splits: Splits, dataset: Dataset
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the probes say: values by probe, and arrays under "<probe>.<name>"."""
-    if not names:
-        return {}, {}
     from primecast.probes import PROBES
 
     values: dict[str, Any] = {}

@@ -39,10 +39,14 @@ class StoreError(InputError):
 
 @dataclass(frozen=True)
 class Row:
-    """What a run leaves: flat fields that can be written as JSON, and arrays by name."""
+    """What a run leaves: flat fields that can be written as JSON, and arrays by name.
+
+    also: the row of another run that this one was, too, as one that is probed is the same one without its probes.
+    """
 
     fields: dict[str, Any]
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    also: "Row | None" = None
 
     @property
     def key(self) -> str:
@@ -75,6 +79,8 @@ class Store:
                 write_bytes_atomically(self._path(row.key).with_suffix(".npz"), buffer.getvalue())
             write_json(self._path(row.key), row.fields)
         self.clear_state(row.key)
+        if row.also is not None:
+            self.add(row.also)
 
     def fields(self, key: str) -> dict[str, Any]:
         fields: dict[str, Any] = read_json(self._path(key))
