@@ -1,5 +1,7 @@
 """primecast behind sktime's interface, checked by sktime's own suite."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -36,6 +38,13 @@ def test_it_forecasts_what_the_forecaster_inside_forecasts() -> None:
     assert list(ours.columns) == ["a", "b"] and list(ours.index.astype(str)) == ["2024-04-12", "2024-04-15"]
 
 
+def test_nothing_it_does_is_warned_of_by_sktime() -> None:
+    y = waves(101, pd.period_range("2024-01-01", periods=101, freq="D"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        PrimecastForecaster(lookback=13, epochs=1, model_args=SMALL).fit(y, fh=[1]).predict()
+
+
 def test_newer_rows_move_the_forecast_without_training() -> None:
     y = waves(120, pd.date_range("2024-01-01", periods=120, freq="h"))
     model = PrimecastForecaster(lookback=13, epochs=1, model_args=SMALL).fit(y.iloc[:100], fh=[1, 2, 3])
@@ -44,6 +53,8 @@ def test_newer_rows_move_the_forecast_without_training() -> None:
     model.update(y.iloc[100:], update_params=False)
     after = model.predict()
     assert model.forecaster_ is inside
+    model.update(y.iloc[-3:], update_params=True)
+    assert model.forecaster_ is not inside and len(model.rows_) == 120  # rows that were known are not there twice
     assert after.index[0] == y.index[-1] + pd.Timedelta("1h") and not np.allclose(before, after)
 
 

@@ -82,7 +82,8 @@ class PrimecastForecaster(BaseForecaster):
         "requires-fh-in-fit": True,
     }
 
-    _config = {"remember_data": True}  # noqa: RUF012 (forecasts start from the newest rows)
+    # Forecasts start from the newest rows; sktime's own memory of them is going away, so this one has its own, `rows_`.
+    _config = {"remember_data": False}  # noqa: RUF012
 
     def __init__(
         self,
@@ -118,18 +119,28 @@ class PrimecastForecaster(BaseForecaster):
         lookback, horizon = sizes(len(y), lookback=self.lookback, horizon=farthest)
         others = {name: value for name, value in self.get_params().items() if name != "lookback"}
         self.forecaster_ = Forecaster(lookback=lookback, horizon=horizon, **others).fit(_frame(y))
+        self.rows_ = y
+        return self
+
+    def _update(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
+    ) -> "PrimecastForecaster":
+        rows = y.combine_first(self.rows_)[self.rows_.columns]
+        if update_params:
+            return self._fit(rows, X, self.fh)
+        self.rows_ = rows
         return self
 
     def _predict(self, fh: Any, X: pd.DataFrame | None) -> pd.DataFrame:
         steps = fh.to_relative(self.cutoff).to_pandas().astype(int)
-        known = _frame(self._y)
+        known = _frame(self.rows_)
         rows = known.iloc[-self.forecaster_.lookback :]
         while len(rows) < self.forecaster_.lookback + steps.max():
             more = self.forecaster_.predict(rows.iloc[-self.forecaster_.lookback :])
             rows = pd.concat([rows, more])
         forecast = rows.iloc[self.forecaster_.lookback + steps - 1]
         index = fh.to_absolute(self.cutoff).to_pandas()
-        return pd.DataFrame(forecast.to_numpy(), index=index, columns=self._y.columns)
+        return pd.DataFrame(forecast.to_numpy(), index=index, columns=self.rows_.columns)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
