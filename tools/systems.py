@@ -114,8 +114,6 @@ def markdown() -> str:
         "on scaled data over all test windows. Between seeds MSE moves by 0.001 to 0.002: smaller differences are no",
         "finding. Published: by the authors of the system; paper: printed in the prime attention paper; where known.",
         "Seconds per epoch are of one thread on a 2-core machine that had other work: they tell orders of magnitude.",
-        "Autoformer's row was not made by this tool: it is entered from the log of a script that made the same calls,",
-        "before `moving_average` was rewritten as a product; its peak memory was not recorded.",
         "",
         "| system | ETTh1 | published | paper | band (MSE) | ETTh2 | published | paper | parameters | s / epoch |",
         "|---|---|---|---|---|---|---|---|---|---|",
