@@ -80,10 +80,13 @@ class PrimecastForecaster(BaseForecaster):
         "capability:insample": False,
         "capability:missing_values": False,
         "requires-fh-in-fit": True,
+        "capability:update": True,
     }
 
     # Forecasts start from the newest rows; sktime's own memory of them is going away, so this one has its own, `rows_`.
     _config = {"remember_data": False}  # noqa: RUF012
+    _y: pd.DataFrame | None = None  # for whoever turns sktime's memory on all the same
+    _X: pd.DataFrame | None = None
 
     def __init__(
         self,
