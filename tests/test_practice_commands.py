@@ -216,7 +216,7 @@ def test_export_goes_through_the_forecaster(
     call: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Forecaster, "export", lambda self, path: Path(path).write_text(f"{self.horizon} steps"))
-    assert call("export", model, tmp_path / "model.onnx") == 0
+    assert call("export", model, "--out", tmp_path / "model.onnx") == 0
     assert (tmp_path / "model.onnx").read_text() == "5 steps"
     assert capsys.readouterr().out == f"{tmp_path / 'model.onnx'}\n"
 

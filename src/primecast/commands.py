@@ -183,7 +183,7 @@ def relations(
             _print_table(lost, title="growth of the squared error when a sensor is lost", name="sensor")
 
 
-def export(model: Model, out: Annotated[Path, typer.Argument(help="ONNX file to write.")] = Path("model.onnx")) -> None:
+def export(model: Model, out: Annotated[Path, typer.Option(help="ONNX file to write.")] = Path("model.onnx")) -> None:
     """Write a saved model as ONNX, which runs without primecast; needs the extra `export`."""
     _load(model).export(out)
     typer.echo(str(out))
