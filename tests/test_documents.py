@@ -210,7 +210,7 @@ def test_targets_of_make_and_extras_of_pip_exist() -> None:
 
 
 def test_links_lead_to_files_that_are_there() -> None:
-    for page in PAGES:
+    for page in (*PAGES, ROOT / "RESULTS.md"):
         for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
             if not target.startswith(("http://", "https://", "#")):
                 assert (page.parent / target.partition("#")[0]).exists(), f"{page.name} links to {target}"
