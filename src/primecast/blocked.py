@@ -226,7 +226,7 @@ def _backward(
     of_values = blocks.of_answering([x.mT for x in values])
     drawn = [None] * len(of_keys) if bits is None else blocks.of_asking(bits)
     cut = (blocks.of_asking(x) for x in (up, q, dq, weights, level))
-    for (b, h, i), g, queries, dqueries, a, lows, own_keys, own_values, dkey, dvalue, own_bits in zip(
+    for (b, h, i), g, queries, dqueries, a, levels, own_keys, own_values, dkey, dvalue, own_bits in zip(
         blocks, *cut, of_keys, of_values, of_dkeys, of_dvalues, drawn, strict=True
     ):
         units = _activations(phi, base is not None, b, h, i)
@@ -238,7 +238,7 @@ def _backward(
             dropped = a * factor
             for product in products:
                 product.mul_(factor)
-        t = _add_up(wide(lows), units, map(wide, products))
+        t = _add_up(wide(levels), units, map(wide, products))
         mine = torch.empty_like(a)  # one map that every unit writes anew stays in cache
         flat_t, spread, begun = t.view_as(mine), wide(mine), bool(i.start)
         for m, unit in enumerate(units):
