@@ -17,7 +17,7 @@ from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
 from primecast.experiment import Spec, _identity, key, key_of, resolve, run
 from primecast.statistics import block_sums
-from primecast.store import Row, Store
+from primecast.store import Row, Store, StoreError
 from primecast.studies import STUDIES, load_study, results
 from primecast.studies.grid import grid, variant_of
 from primecast.studies.published import PAPER_MAIN, PAPER_RELATIONAL, backbone, paper
@@ -188,6 +188,42 @@ def test_tables_are_rebuilt_from_the_files_alone(tmp_path: Path) -> None:
     for column in again.columns:
         assert list(again[column]) == list(frame[column]), column
     check_rows(again, sums)
+
+
+@pytest.mark.usefixtures("known_data")
+def test_a_table_keeps_the_committed_runs_that_a_store_lacks(tmp_path: Path) -> None:
+    out, all_of = tmp_path / "results", Store(tmp_path / "all")
+    specs = filled(all_of, "kv")
+    results.write_results("kv", out, *results.collect(specs, all_of))
+    before = (out / "kv.md").read_bytes()
+
+    few = Store(tmp_path / "few")  # begun anew on another machine, in the middle
+    for spec in specs[7:12]:
+        few.add(pretended(spec))
+    for store in (few, Store(tmp_path / "none")):
+        frame, blocks = results.join_committed("kv", out, specs, *results.collect(specs, store))
+        assert list(frame["spec"]) == [spec.to_json() for spec in specs]
+        check_rows(frame, blocks)
+        results.write_results("kv", out, frame, blocks)
+        assert (out / "kv.md").read_bytes() == before
+
+    asked = specs[:5]
+    frame, _ = results.join_committed("kv", out, asked, *results.collect(asked, few))
+    assert list(frame["spec"]) == [spec.to_json() for spec in asked]
+
+
+@pytest.mark.usefixtures("known_data")
+def test_a_committed_run_that_disagrees_with_the_store_is_an_error_and_stays(tmp_path: Path) -> None:
+    out, store = tmp_path / "results", Store(tmp_path / "store")
+    specs = filled(store, "kv", most=3)
+    results.write_results("kv", out, *results.collect(specs, store))
+    row = pretended(specs[1])
+    other = Store(tmp_path / "other")
+    other.add(Row({**row.fields, "mse": row.fields["mse"] * 1.001}, row.arrays))
+    before = (out / "kv.csv").read_bytes()
+    with pytest.raises(StoreError, match=r"kv\.csv with another score: mse"):
+        results.join_committed("kv", out, specs, *results.collect(specs, other))
+    assert (out / "kv.csv").read_bytes() == before
 
 
 @pytest.mark.usefixtures("known_data")

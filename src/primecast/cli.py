@@ -220,9 +220,11 @@ def study(
         for shown, sentence in failed.items():
             print(f"failed: {shown}: {sentence}", file=sys.stderr)
     if table:
-        frame, blocks = results.collect(specs, runs, data_dir)
+        frame, blocks = results.join_committed(name, out, specs, *results.collect(specs, runs, data_dir), data_dir)
         if frame.empty:
-            raise InputError(f"no run of study {name!r} is in {store}: `primecast study {name} --run` makes them")
+            raise InputError(
+                f"no run of study {name!r} is in {store} or {out}: `primecast study {name} --run` makes them"
+            )
         results.write_results(name, out, frame, blocks)
         print((out / f"{name}.md").read_text(encoding="utf-8"))
     if figure:

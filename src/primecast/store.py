@@ -71,7 +71,7 @@ class Store:
     def add(self, row: Row) -> None:
         """Keep a row and clear away the state of its run; of two rows that agree the first is kept."""
         if self.has(row.key):
-            self._compare(self.fields(row.key), row.fields)
+            must_agree(self.fields(row.key), row.fields, where=self.folder)
         else:
             if row.arrays:
                 buffer = io.BytesIO()
@@ -104,19 +104,6 @@ class Store:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"
-
-    def _compare(self, there: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        for score in SCORES:
-            if not abs(there[score] - new[score]) <= AGREE * abs(there[score]):
-                shown = ("mse", "mae", "val_mse", "epochs", "best_epoch", "hardware", "versions")
-                both = "\n".join(
-                    f"  {name}: {json.dumps({column: row.get(column) for column in shown})}"
-                    for name, row in (("there", there), ("new", new))
-                )
-                raise StoreError(
-                    f"run {there['key']} is already in {self.folder} with another score: {score} {there[score]:.8g} "
-                    f"there, {new[score]:.8g} now\n{both}\nboth are kept out of each other's way: the first stays"
-                )
 
     # ---------------------------------------------------------------- states of runs under way
 
@@ -206,6 +193,21 @@ class Store:
             return True
         finally:
             clock.unlink()
+
+
+def must_agree(there: Mapping[str, Any], new: Mapping[str, Any], *, where: Path) -> None:
+    """Refuse a second row of one key whose scores are not those of the first, and show both."""
+    for score in SCORES:
+        if not abs(there[score] - new[score]) <= AGREE * abs(there[score]):
+            shown = ("mse", "mae", "val_mse", "epochs", "best_epoch", "hardware", "versions")
+            both = "\n".join(
+                f"  {name}: {json.dumps({column: row.get(column) for column in shown})}"
+                for name, row in (("there", there), ("new", new))
+            )
+            raise StoreError(
+                f"run {there['key']} is already in {where} with another score: {score} {there[score]:.8g} "
+                f"there, {new[score]:.8g} now\n{both}\nboth are kept out of each other's way: the first stays"
+            )
 
 
 def _is_alive(process: object) -> bool:

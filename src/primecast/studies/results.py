@@ -21,7 +21,7 @@ from primecast.errors import InputError
 from primecast.experiment import Spec
 from primecast.files import write_bytes_atomically
 from primecast.statistics import blocks_frame, read_blocks, write_blocks
-from primecast.store import Store, estimate_seconds
+from primecast.store import Store, estimate_seconds, must_agree
 from primecast.studies import load_study
 
 STRETCHES = 12
@@ -38,6 +38,36 @@ def collect(specs: Iterable[Spec], store: Store, root: Path | str | None = None)
             there.setdefault(key, spec)
     lines = [_line(spec, store.fields(key)) for key, spec in there.items()]
     return pd.DataFrame(lines), blocks_frame({key: store.arrays(key) for key in there})
+
+
+def join_committed(
+    name: str,
+    out: Path,
+    specs: Iterable[Spec],
+    frame: pd.DataFrame,
+    blocks: pd.DataFrame,
+    root: Path | str | None = None,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Runs of a store and those that `out` has besides, in the order of the specs.
+
+    So a store that was lost, or is another machine's, costs a table no run. What both have must agree; runs that the
+    study no longer asks for are left out.
+    """
+    if not (out / f"{name}.csv").exists():
+        return frame, blocks
+    wanted = {spec.to_json(): _key(spec, root) for spec in specs}
+    new = {} if frame.empty else {fields["key"]: fields for fields in frame.to_dict("records")}
+    committed, sums = read_results(name, out)
+    kept = []
+    for fields in committed.to_dict("records"):
+        if fields["key"] in new:
+            must_agree(fields, new[fields["key"]], where=out / f"{name}.csv")
+        elif fields["spec"] in wanted and wanted[fields["spec"]] in (None, fields["key"]):
+            kept.append(fields)
+    order = {text: number for number, text in enumerate(wanted)}
+    lines = sorted([*new.values(), *kept], key=lambda fields: order[fields["spec"]])
+    both = pd.concat([blocks, sums], ignore_index=True).drop_duplicates("key").set_index("key", drop=False)
+    return pd.DataFrame(lines), both.loc[[fields["key"] for fields in lines]].reset_index(drop=True)
 
 
 def _key(spec: Spec, root: Path | str | None) -> str | None:
