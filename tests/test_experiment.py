@@ -76,7 +76,20 @@ def test_settings_replace_the_preset() -> None:
     assert plan.model["primer"] == {"kind": "full", "hidden": 32, "grouped": False}
     assert (plan.loss, plan.loss_options) == ("huber", {"delta": 2})
     shuffled = resolve(Spec(dataset="ETTh1", attention="prime-shuffled-pairs", settings={"primer.hidden": 8}))
-    assert shuffled.model["primer"] == {"kind": "full", "pairing": "shuffled", "hidden": 8}
+    assert shuffled.model["primer"] == {"kind": "full", "pairing": "permuted", "hidden": 8, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"primer.kind": "random"}, {"primer.sparsity": 0.4}, {"primer.pairing": "permuted"}]
+)
+def test_what_a_primer_draws_is_drawn_anew_for_each_seed_unless_told(settings: dict[str, Any]) -> None:
+    for seed in (0, 3):
+        assert resolve(Spec(dataset="ETTh1", seed=seed, settings=settings)).model["primer"]["seed"] == seed
+    told = resolve(Spec(dataset="ETTh1", seed=3, settings={**settings, "primer.seed": 5}))
+    assert told.model["primer"]["seed"] == 5
+    assert resolve(Spec(dataset="ETTh1", seed=3, settings={"primer.hidden": 8})).model["primer"] == {
+        "kind": "full", "hidden": 8
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -163,7 +176,7 @@ def test_two_spellings_of_one_run_have_one_key(spelling: dict[str, Any]) -> None
     [
         ({"attention": "standard"}, {"attention": "dot"}),
         ({"attention": "standard-zero-output"}, {"attention": "standard", "settings": {"zero_output": True}}),
-        ({"attention": "prime-shuffled-pairs"}, {"settings": {"primer.pairing": "shuffled"}}),
+        ({"attention": "prime-shuffled-pairs"}, {"settings": {"primer.pairing": "permuted"}}),
         ({"settings": {"loss": "fredf"}}, {"settings": {"loss": "fredf", "loss.alpha": 0.8}}),
         ({"model": "timer_xl"}, {"model": "timer_xl", "settings": {"primer.hidden": 16}}),
         ({"probes": ("maps", "cost")}, {"probes": ("cost", "maps", "cost")}),

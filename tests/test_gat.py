@@ -55,7 +55,7 @@ PRIMERS: dict[str, dict[str, Any]] = {
     "full, no self, no marks": {"kind": "full", "prime_self": False, "prime_covariates": False},
     "full, not normalised": {"kind": "full", "normalize": False},
     "full, by products": {"kind": "full", "form": "matrix"},
-    "shuffled": {"kind": "full", "pairing": "shuffled", "tokens": T},
+    "permuted": {"kind": "full", "pairing": "permuted", "tokens": T},
     "shared": {"kind": "full", "pairing": "shared"},
     "lead_lag": {"kind": "lead_lag"},
     "lead_lag, smooth": {"kind": "lead_lag", "smooth": True},

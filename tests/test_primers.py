@@ -268,13 +268,25 @@ def test_layers_share_pair_activations_and_have_their_own_gains() -> None:
     assert shared.layer(0) is shared.layer(1)
 
 
-def test_shuffled_pairing_permutes_activations_among_pairs() -> None:
-    own, shuffled = primer(pairing="own"), primer(pairing="shuffled")
-    shuffled.load_state_dict({**own.state_dict(), "order": shuffled.order})
+def test_permuted_pairing_permutes_activations_among_pairs() -> None:
+    own, permuted = primer(pairing="own"), primer(pairing="permuted")
+    permuted.load_state_dict({**own.state_dict(), "order": permuted.order})
     series = windows()
-    a, b = own(series).phi, shuffled(series).phi
+    a, b = own(series).phi, permuted(series).phi
     assert not torch.equal(a, b)
     assert_close(a.flatten(-2).sort().values, b.flatten(-2).sort().values)
+
+
+def test_permuted_pairing_leaves_pairs_with_the_calendar_as_they_are() -> None:
+    own, permuted = primer(pairing="own"), primer(pairing="permuted")
+    permuted.load_state_dict({**own.state_dict(), "order": permuted.order})
+    series, channels = windows(), N - 2
+    a, b = own(series, covariates=2).phi, permuted(series, covariates=2).phi
+    assert_close(a[..., channels:, :], b[..., channels:, :])
+    assert_close(a[..., :, channels:], b[..., :, channels:])
+    a, b = a[..., :channels, :channels].flatten(-2), b[..., :channels, :channels].flatten(-2)
+    assert not torch.equal(a, b)
+    assert_close(a.sort().values, b.sort().values)
 
 
 def test_shared_pairing_has_one_primer_for_all_pairs() -> None:

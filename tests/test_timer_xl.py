@@ -136,7 +136,7 @@ def test_time_attention_agrees_with_one_pair_of_tokens_at_a_time(patches: int, p
 NO_LOOK_AHEAD: list[dict[str, Any]] = [
     *({"primer": primer} for primer in PRIMERS),
     {"primer": "instantaneous"},
-    {"primer": {"kind": "full", "pairing": "shuffled"}},
+    {"primer": {"kind": "full", "pairing": "permuted"}},
     {"rotary": "flattened", "primer": "full"},
     *({"mechanism": mechanism, "primer": "full"} for mechanism in TIME_MECHANISMS),
 ]

@@ -147,6 +147,9 @@ def resolve(spec: Spec) -> Plan:
     if primer_options:
         primer = model["primer"] if isinstance(model["primer"], Mapping) else {"kind": model["primer"]}
         model["primer"] = {**primer, **primer_options}
+    if isinstance(model.get("primer"), Mapping) and _draws(model["primer"]):
+        # Else the spread over seeds would be that of one draw.
+        model["primer"] = {"seed": spec.seed, **model["primer"]}
     if training["schedule"] not in SCHEDULES:
         raise unknown("schedule", training["schedule"], SCHEDULES)
     create_loss(loss, **loss_options)
@@ -159,6 +162,11 @@ def resolve(spec: Spec) -> Plan:
         loss_options=loss_options,
         probes=tuple(sorted(set(spec.probes))),
     )
+
+
+def _draws(primer: Mapping[str, Any]) -> bool:
+    """Whether something of a primer beside its weights is drawn: vectors, pairs without a primer, or a permutation."""
+    return primer.get("kind") == "random" or bool(primer.get("sparsity")) or primer.get("pairing", "own") == "permuted"
 
 
 def _check_probes(names: tuple[str, ...]) -> None:

@@ -292,7 +292,7 @@ BASES = {"zero": 0.0, "identity": 1.0}
 FORMS = ("auto", "pairs", "matrix", "fft")
 PAIRINGS = {
     "own": "each pair has the activations of its own features",
-    "shuffled": "control: pairs have each other's activations, by a permutation drawn once",
+    "permuted": "control: pairs of channels have each other's activations, by a permutation drawn once",
     "shared": "control: all pairs have the mean activations, so F is the same for all of them",
 }
 
@@ -318,7 +318,7 @@ class Primer(nn.Module):
     prime_self, prime_covariates: whether F_ii, and pairs with a calendar token, are primed; else F = 1 there.
     layers:     gains (and learned base) of their own for that many layers; None shares one set.
     pairing:    a name in PAIRINGS: whose features a pair gets. The two controls tell what pair-specific knowledge adds.
-    tokens:     number of tokens, needed by kind "random", sparsity and shuffled pairing, which tie a model to its
+    tokens:     number of tokens, needed by kind "random", sparsity and permuted pairing, which tie a model to its
                 channels; width, free: of the vectors of kind "random", and whether they learn.
     features:   f, with a callable kind.
     form:       how lags are projected, see `project_lags`; "auto" chooses by the number of tokens.
@@ -375,9 +375,9 @@ class Primer(nn.Module):
                 raise unknown(what, given, allowed)
         if not 0 <= sparsity <= 1:
             raise InputError(f"sparsity {sparsity} is not a share of pairs: it must lie between 0 and 1")
-        if tokens is None and (kind == "random" or sparsity > 0 or pairing == "shuffled" or pair_offsets):
+        if tokens is None and (kind == "random" or sparsity > 0 or pairing == "permuted" or pair_offsets):
             raise InputError(
-                "kind 'random', sparsity, shuffled pairing and pair_offsets are tied to their pairs: give tokens"
+                "kind 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: give tokens"
             )
 
         self.length = length
@@ -425,8 +425,8 @@ class Primer(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("unprimed", _draw_pairs(tokens, sparsity, generator))
         self.unprimed: Tensor | None
-        shuffled = torch.randperm(tokens**2, generator=generator) if pairing == "shuffled" and tokens else None
-        self.register_buffer("order", shuffled)
+        permuted = torch.randperm(tokens**2, generator=generator) if pairing == "permuted" and tokens else None
+        self.register_buffer("order", permuted)
         self.order: Tensor | None
 
     def extra_repr(self) -> str:
@@ -451,12 +451,26 @@ class Primer(nn.Module):
         for layer in reversed(self.first):  # the lags last: their product is large enough to take the others' sum along
             hidden = layer(series, hidden)
         phi = ACTIVATIONS[self.activation](hidden)
-        if self.order is not None:
-            phi = phi.flatten(-2)[..., self.order].unflatten(-1, (tokens, tokens))
+        order = self.other_pairs(tokens, covariates)
+        if order is not None:
+            phi = phi.flatten(-2)[..., order].unflatten(-1, (tokens, tokens))
         if self.pairing == "shared":
             phi = phi.mean((-2, -1), keepdim=True).expand_as(phi)
         phi = phi.expand(batch, -1, -1, -1).unflatten(1, (self.groups, -1))
         return Prime(phi, self.gains, self.base, self._pairs(tokens, covariates, series.device))
+
+    def other_pairs(self, tokens: int, covariates: int) -> Int64[Tensor, "n2"] | None:
+        """With pairing "permuted", whose activations each pair has, pairs counted row by row; else None.
+
+        Pairs with a calendar token keep their own: only what is known of two channels changes hands.
+        """
+        if self.order is None:
+            return None
+        channel = torch.arange(tokens, device=self.order.device) < tokens - covariates
+        between = (channel[:, None] & channel).flatten()
+        others = torch.arange(tokens**2, device=self.order.device)
+        others[between] = self.order[between[self.order]]
+        return others
 
     def _pairs(self, tokens: int, covariates: int, device: torch.device) -> Bool[Tensor, "n n"] | None:
         """Which pairs have a primer; None when all do, which costs nothing."""
@@ -531,7 +545,7 @@ def build_primer(
             raise unknown("primer argument", name, allowed)
     if options.pop("layers", None):
         options["layers"] = layers
-    tied = options.get("kind") == "random" or options.get("pairing") == "shuffled"
+    tied = options.get("kind") == "random" or options.get("pairing") == "permuted"
     if tied or options.get("sparsity") or options.get("pair_offsets"):
         options["tokens"] = tokens
     return Primer(length=length, d_model=d_model, n_heads=n_heads, **options)

@@ -534,9 +534,9 @@ def _make_primers(
     if length is None:
         raise InputError("length is needed to make a primer: the number of steps of the series of a token")
     options = dict(spec) if isinstance(spec, Mapping) else {"kind": spec}
-    tied = options.get("kind") == "random" or options.get("sparsity") or options.get("pairing") == "shuffled"
+    tied = options.get("kind") == "random" or options.get("sparsity") or options.get("pairing") == "permuted"
     if tied and tokens is None:
-        raise InputError("kind 'random', sparsity and shuffled pairing are tied to their pairs: give tokens")
+        raise InputError("kind 'random', sparsity and permuted pairing are tied to their pairs: give tokens")
     made = [
         build_primer(
             options,

@@ -153,8 +153,8 @@ CONTROLS = {
         {"mechanism": "dot", "primer": None, "zero_output": True},
     ),
     "prime-shuffled-pairs": Control(
-        "a primer that is fed the features of other pairs",
-        {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shuffled"}},
+        "a primer in which pairs of channels have the features of other pairs",
+        {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "permuted"}},
     ),
     "prime-one-for-all-pairs": Control(
         "a primer that is the same for all pairs",

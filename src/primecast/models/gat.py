@@ -146,8 +146,9 @@ def prime_edges(
     if primer.normalize:
         series = standardize(series)
     looked_up = edges
-    if primer.order is not None:  # the control: a pair has another pair's activations
-        other = primer.order[asks * tokens + answers]
+    others = primer.other_pairs(tokens, covariates)
+    if others is not None:  # the control: a pair has another pair's activations
+        other = others[asks * tokens + answers]
         looked_up = torch.stack([other // tokens, other % tokens])
     hidden = primer.offset.expand(edges.shape[1], series.shape[0], -1)
     for layer in primer.first:
