@@ -111,7 +111,11 @@ def test_a_study_goes_from_specs_to_table_and_figure(
     monkeypatch.setattr("primecast.studies.sparsity.specs", lambda quick=False: specs)
     folders = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "results")]
     assert call(monkeypatch, "study", "sparsity", "--plan", *folders) == 0
-    assert "0 runs are there, 2 are missing" in capsys.readouterr().out
+    assert "0 runs are in the store, 2 are missing" in capsys.readouterr().out
+    assert call(monkeypatch, "study", "sparsity", "--plan", "--dataset", "ETTh1", *folders) == 2
+    assert "unknown data set of study sparsity 'ETTh1'; allowed: nyc-weather" in capsys.readouterr().err
+    assert call(monkeypatch, "study", "sparsity", "--plan", "--dataset", "nyc-weather", *folders) == 0
+    assert "2 are missing" in capsys.readouterr().out
     assert call(monkeypatch, "study", "sparsity", "--run", "--table", "--figure", "--workers", "2", *folders) == 0
     shown = capsys.readouterr()
     assert "0 runs were there, 2 are new, 0 failed" in shown.out and "# Sparsity" in shown.out

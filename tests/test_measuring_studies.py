@@ -18,6 +18,7 @@ from primecast.data import load_dataset, split
 from primecast.data.catalog import CATALOG, SYNTHETIC
 from primecast.data.presets import PRESETS, Settings
 from primecast.data.synthetic import SYSTEMS
+from primecast.errors import InputError
 from primecast.experiment import Spec, resolve
 from primecast.models import create_model
 from primecast.statistics import blocks_frame
@@ -176,7 +177,14 @@ def densities(prime: Mapping[float, float]) -> pd.DataFrame:
     lines += [("prime", density, mse) for density, mse in prime.items()]
     return pd.DataFrame(
         [
-            {"attention": attention, "density": density, "mse": mse, "step_ms": 100 * density, "kept_mib": 7 * density}
+            {
+                "attention": attention,
+                "density": density,
+                "seed": 0,
+                "mse": mse,
+                "step_ms": 100 * density,
+                "kept_mib": 7 * density,
+            }
             for attention, density, mse in lines
         ]
     )
@@ -186,10 +194,43 @@ def test_the_density_at_which_prime_is_as_good_is_found() -> None:
     said = complexity.reached(densities({0.2: 0.21, 0.6: 0.189, 1.0: 0.18}))
     assert "as good as standard attention at 100% (MSE 0.1900) from density 60% on (MSE 0.1890)" in said
     assert "a training step takes 0.60 times, and memory 0.60 times" in said
-    never = complexity.reached(densities({0.2: 0.25, 1.0: 0.22}))
-    assert "(MSE 0.1900) at no density; its best is 0.2200 at 100%." in never
+    never = complexity.reached(densities({0.2: 0.18, 1.0: 0.22}))  # one that is as good below is chance
+    assert "not as good as standard attention at 100% (MSE 0.1900) at its highest density" in never
+    assert "its best mean is 0.1800 at 20%." in never
     assert never.endswith("standard attention has 0.1980 at 20% (+4.2%).") and said.endswith("at 20% (+4.2%).")
     assert "not both there" in complexity.reached(densities({}))
+    both = densities({0.2: 0.1, 1.0: 0.1})
+    assert "not both there" in complexity.reached(both[(both["density"] < 1) | (both["attention"] == "prime")])
+
+
+@pytest.mark.parametrize(("name", "study"), list(zip(NAMES, STUDIES, strict=True)), ids=NAMES)
+@pytest.mark.parametrize("attention", ["standard", "prime"])
+def test_a_study_of_which_one_side_is_there_says_so_or_shows_it(
+    name: str, study: Any, attention: str, quick_rows: Mapping[str, pd.DataFrame]
+) -> None:
+    frame = quick_rows[name]
+    frame = frame[frame["attention"] == attention].reset_index(drop=True)
+    assert "nan" not in study.render(frame, blocks_of(frame))
+    if study in (attention_maps, complexity, wide):
+        with pytest.raises(
+            InputError, match=f"needs runs of standard and prime, there are those of \\['{attention}'\\]"
+        ):
+            study.figure(frame)
+    else:
+        assert isinstance(study.figure(frame), Figure)
+
+
+def test_a_forecast_stands_in_the_column_of_its_attention(quick_rows: Mapping[str, pd.DataFrame]) -> None:
+    frame = quick_rows["forecasts"]
+    alone = frame[frame["attention"] == "prime"].reset_index(drop=True)
+    head, _, line, *_ = forecasts.render(alone, blocks_of(alone)).splitlines()
+    cells = dict(zip(head.split("|"), line.split("|"), strict=True))
+    assert cells[" standard "].strip() == "" and cells[" prime "].strip() != ""
+
+
+def test_complexity_of_the_wide_set_alone_is_shown(quick_rows: Mapping[str, pd.DataFrame]) -> None:
+    frame = quick_rows["wide"]
+    assert complexity.render(frame, blocks_of(frame)).startswith("## The same two attentions over all pairs")
 
 
 # ---------------------------------------------------------------- numbers as text

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,8 @@ def pretended(spec: Spec) -> Row:
         "step_mse": [level] * spec.horizon,
         "step_mae": [level] * spec.horizon,
     }
+    if spec.probes:
+        fields["probes"] = {"cost": {"step_ms": 7.0 + spec.seed, "forward_ms": 3.0, "kept_mib": 11.0}}
     return Row(fields, arrays)
 
 
@@ -154,8 +156,12 @@ def filled(store: Store, name: str, *, quick: bool = False, most: int = 10_000) 
     return specs
 
 
+def _probes(spec: Spec) -> tuple[str, ...]:
+    return spec.probes
+
+
 # Those that ask a trained model need its answers: tests/test_measuring_studies.py.
-FROM_SCORES = [name for name in STUDIES if not any(spec.probes for spec in load_study(name).specs())]
+FROM_SCORES = [name for name in STUDIES if {*map(_probes, load_study(name).specs())} <= {(), ("cost",)}]
 
 
 @pytest.mark.usefixtures("known_data")
@@ -268,14 +274,49 @@ def test_a_plan_tells_what_is_there_what_is_missing_and_how_long_it_takes(tmp_pa
     specs = load_study("main_table").specs()
     for spec in specs[:5]:
         store.add(pretended(spec))
-    plan = results.plan(specs, store, out=tmp_path)
+    plan = results.plan("main_table", specs, store, out=tmp_path)
     assert (plan.there, plan.missing) == (5, len(specs) - 5) and plan.without_data == ("Traffic",)
     timer = sum(spec.model == "timer_xl" for spec in specs)
     assert plan.unknown == timer and plan.hours == pytest.approx((len(specs) - 5 - timer) * 36 / 3600)
     assert f"{len(specs) - 5} are missing" in str(plan) and "not on this machine: Traffic" in str(plan)
     few, blocks = results.collect(specs[:5], store)
     results.write_results("main_table", tmp_path, few, blocks)
-    assert results.plan(specs[:9], Store(tmp_path / "empty"), out=tmp_path).hours == pytest.approx(9 * 36 / 3600)
+    plan = results.plan("main_table", specs[:9], Store(tmp_path / "empty"), out=tmp_path)
+    assert (plan.there, plan.missing, plan.committed) == (0, 9, 5) and plan.hours == pytest.approx(9 * 36 / 3600)
+    assert "of the missing, 5 are among the committed results" in str(plan)
+
+
+@pytest.mark.usefixtures("known_data")
+def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path: Path) -> None:
+    study, store = load_study("rank"), Store(tmp_path)
+    names = ("standard", "relu", "tanh", "silu")
+    level = {"standard": 0.5, "relu": 0.4, "tanh": 0.45, "silu": 0.3}
+    store_specs: list[Spec] = []
+    for dataset, name, seed in product((*study.CHOSEN_ON, "Weather"), names, (0, 1)):
+        if (dataset, name) == ("ETTh2", "silu") or (name, seed) == ("tanh", 1):
+            continue  # one design is not there on a set, one with a seed less
+        [spec] = grid({name: study.VARIANTS[name]}, [dataset], seeds=[seed])
+        row = pretended(spec)
+        by = 2.0 if dataset == "Weather" and name == "relu" else 1.0
+        store.add(Row({**row.fields, "val_mse": by * level[name] * (1 + seed)}, row.arrays))
+        store_specs.append(spec)
+    frame, _ = results.collect(store_specs, store)
+    found = study.changes(with_variants(frame, study.VARIANTS))
+    assert found["mean"].to_dict() == pytest.approx(
+        {"standard": 0, "relu": -0.2, "tanh": -0.1, "silu": math.nan}, nan_ok=True
+    )
+    assert found.loc["relu", "Weather"] == pytest.approx(0.6) and found.loc["silu", "ETTh1"] == pytest.approx(-0.4)
+
+
+@pytest.mark.usefixtures("known_data")
+def test_a_comparison_over_fewer_seeds_than_its_cell_says_so(tmp_path: Path) -> None:
+    study, store = load_study("kv"), Store(tmp_path)
+    specs = [spec for spec in study.specs() if spec.dataset == "ETTh1"]
+    specs = [spec for spec in specs if spec.attention != "standard" or spec.seed == 0]
+    for spec in specs:
+        store.add(pretended(spec))
+    text = study.render(*results.collect(specs, store))
+    assert "| 3, 1 compared |" in text
 
 
 def test_results_that_are_not_there_are_named_with_the_way_to_make_them(tmp_path: Path) -> None:
@@ -296,6 +337,7 @@ def check_rows(frame: pd.DataFrame, blocks: pd.DataFrame) -> None:
         fields: dict[str, Any] = {str(name): value for name, value in row.items()}
         assert key_of(fields) == row["key"], f"the key of {row['spec']}: was a default changed? See FORMER_DEFAULTS"
         spec = Spec.from_json(row["spec"])
+        assert key(spec, row["fingerprint"]) == row["key"], f"{row['spec']} means another run today: its row is stale"
         assert (spec.dataset, spec.model, spec.horizon, spec.lookback, spec.seed) == tuple(
             row[name] for name in ("dataset", "model", "horizon", "lookback", "seed")
         )

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from primecast.commands import COMMANDS
-from primecast.errors import InputError, TrainingError
+from primecast.errors import InputError, TrainingError, unknown
 
 app = typer.Typer(
     help="Forecast many channels together with prime attention.",
@@ -176,6 +176,7 @@ def study(
     quick: Annotated[bool, typer.Option("--quick", help="A small version, on data of the package.")] = False,
     store: Annotated[Path, typer.Option(help="Folder of the runs; several machines may share it.")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder of tables and figures.")] = Path("results"),
+    dataset: Annotated[list[str] | None, typer.Option(help="Run and plan these data sets alone; repeatable.")] = None,
     workers: Annotated[int | None, typer.Option(help="Runs at a time; as many as cores.")] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray.")] = "local",
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else one is started here.")] = None,
@@ -206,12 +207,16 @@ def study(
         out = out / "quick"
     runs = Store(store)
     specs = module.specs(quick=quick)
+    asked = [spec for spec in specs if dataset is None or spec.dataset in dataset]
+    for each in dataset or []:
+        if each not in {spec.dataset for spec in specs}:
+            raise unknown(f"data set of study {name}", each, dict.fromkeys(spec.dataset for spec in specs))
     if plan:
-        print(results.plan(specs, runs, out=out, root=data_dir))
+        print(results.plan(name, asked, runs, out=out, root=data_dir))
     failed: dict[str, str] = {}
     if run:
         try:
-            report = run_all(specs, runs, engine=engine, workers=workers, root=data_dir, address=address)
+            report = run_all(asked, runs, engine=engine, workers=workers, root=data_dir, address=address)
         except Interrupted as stop:
             print(f"primecast: {stop}", file=sys.stderr)
             sys.exit(130)

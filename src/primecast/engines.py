@@ -26,7 +26,7 @@ from typing import IO, Any, Protocol, runtime_checkable
 
 from primecast.errors import InputError, TrainingError, unknown
 from primecast.progress import PROGRESS
-from primecast.store import Row, Store, StoreError
+from primecast.store import Row, Store
 
 ENGINES = ("local", "ray")
 ATTEMPTS = 3
@@ -332,7 +332,7 @@ class RayEngine:
             if isinstance(row, str):
                 return Outcome(job, error=row)
             self.store.add(row)
-        except StoreError as error:
+        except InputError as error:  # a row that disagrees, or a folder that cannot be written
             return Outcome(job, error=str(error))
         except self.ray.exceptions.RayError as error:
             return Outcome(job, error=f"its task failed: {error}")

@@ -40,6 +40,7 @@ import pandas as pd
 from jaxtyping import Float, Float64, Int64
 
 from primecast.errors import InputError
+from primecast.files import write_bytes_atomically
 
 LEVEL = 0.95
 DRAWS = 2000
@@ -96,7 +97,7 @@ def blocks_frame(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> pd.DataFrame
 def write_blocks(path: Path, blocks: pd.DataFrame) -> None:
     """As CSV; sums to five digits, which moves a mean over cells by less than 1e-5 of itself."""
     texts = blocks.assign(**{name: blocks[name].map(_digits) for name in ("mse", "mae")})
-    texts.to_csv(path, index=False, lineterminator="\n")
+    write_bytes_atomically(path, texts.to_csv(index=False, lineterminator="\n").encode())
 
 
 def read_blocks(path: Path) -> pd.DataFrame:
@@ -118,7 +119,7 @@ def _digits(sums: Float64[np.ndarray, "c"]) -> str:
 class Comparison:
     """Mean error of one side, of the other, and their difference: the interval is 95 %, below zero is better.
 
-    relative: the same as a share of the other side's error. seeds: pairs of runs.
+    relative: the same as a share of the other side's error. seeds: pairs of runs. series: what it was measured on.
     """
 
     candidate: float
@@ -128,6 +129,7 @@ class Comparison:
     relative_low: float
     relative_high: float
     seeds: int
+    series: str
     relative_draws: Float64[np.ndarray, "k"] = field(repr=False)
 
     @property
@@ -157,7 +159,7 @@ def compare(
     """Compare runs paired by seed, given the sums of their errors over the same cells of windows.
 
     block:   windows in a block, at least; look-back + horizon. overlap: the horizon, see above.
-    series:  comparisons with one name here draw the same stretches of windows: those on one test series.
+    series:  what the windows are from; comparisons at one horizon on one series draw the same stretches of it.
 
     Where the windows make fewer than two blocks nothing can be said, and the interval is everything.
     """
@@ -181,6 +183,7 @@ def compare(
             relative_low=-math.inf,
             relative_high=math.inf,
             seeds=seeds,
+            series=series,
             relative_draws=np.full(draws, np.nan),
         )
 
@@ -209,6 +212,7 @@ def compare(
         relative_low=float(relative_low),
         relative_high=float(relative_high),
         seeds=seeds,
+        series=series,
         relative_draws=relative,
     )
 
@@ -258,31 +262,53 @@ def student_quantile(freedom: float, level: float = LEVEL) -> float:
 
 @dataclass(frozen=True)
 class Summary:
-    """Comparisons told apart as better or worse, those that cannot be, and the mean relative change over all."""
+    """Comparisons told apart as better or worse, those that cannot be, and the mean relative change over all.
+
+    unknown: of those that cannot be told apart, the ones with too few windows for an interval; the change is without.
+    """
 
     wins: int
     ties: int
     losses: int
+    unknown: int
     relative: float
     low: float
     high: float
 
 
 def summarize(comparisons: Iterable[Comparison]) -> Summary:
-    """Over the cells of a table. The change is the mean over those that have an interval; NaN if none has."""
+    """Over the cells of a table. The change is the mean over those that have an interval; NaN if none has.
+
+    Cells of one test series, such as its horizons, err together: their windows are the same days and their runs the
+    same seeds. How much is not known, since their blocks are drawn apart; so they are taken to err together altogether,
+    quantile by quantile, which is the widest their mean can be. Series are independent of each other.
+    """
     found = list(comparisons)
     verdicts = [one.verdict for one in found]
-    known = [one for one in found if np.isfinite(one.relative_draws).all()]
+    known: dict[str, list[Comparison]] = {}
+    for one in found:
+        if np.isfinite(one.relative_draws).all():
+            known.setdefault(one.series, []).append(one)
     relative = low = high = math.nan
     if known:
-        relative = float(np.mean([one.relative for one in known]))
-        drawn = np.mean([one.relative_draws for one in known], axis=0)
+        count = sum(map(len, known.values()))
+        relative = float(sum(one.relative for cells_of in known.values() for one in cells_of) / count)
+        drawn = sum(_together(series, cells_of) for series, cells_of in known.items()) / count
         low, high = map(float, np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
     return Summary(
         wins=verdicts.count(BETTER),
         ties=verdicts.count(TIE),
         losses=verdicts.count(WORSE),
+        unknown=len(found) - sum(map(len, known.values())),
         relative=relative,
         low=low,
         high=high,
     )
+
+
+def _together(series: str, cells_of: Sequence[Comparison]) -> Float64[np.ndarray, "k"]:
+    """Sums of the draws of cells that err together, in an order that has nothing to do with that of other series."""
+    if len(cells_of) == 1:
+        return cells_of[0].relative_draws
+    summed = np.sum([np.sort(one.relative_draws) for one in cells_of], axis=0)
+    return np.random.default_rng([2, zlib.crc32(series.encode())]).permutation(summed)

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.plots import MapRow, map_figure
-from primecast.studies.probed import answers, mean_map, most_common, over_seeds, probed_specs, table
+from primecast.studies.probed import answers, mean_map, most_common, need_both, over_seeds, probed_specs, table
 
 TITLE = "Attention maps of standard and prime attention, and how concentrated they are"
 
@@ -47,7 +47,9 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 def figure(frame: pd.DataFrame) -> Figure:
     """Per data set the maps of both, on one colour scale, and their difference; means over seeds."""
     rows = []
-    for dataset, runs in answers(frame, "maps").groupby("dataset", sort=False):
+    told = answers(frame, "maps")
+    need_both(told)
+    for dataset, runs in told.groupby("dataset", sort=False):
         by = {str(attention): part for attention, part in runs.groupby("attention")}
         if set(by) == {"standard", "prime"}:
             first, second = (mean_map(by[attention], "map") for attention in ("standard", "prime"))

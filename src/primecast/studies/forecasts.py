@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.plots import Example, example_figure
-from primecast.studies.probed import answers, over_seeds, probed_specs, table
+from primecast.studies.probed import PAIR, answers, over_seeds, probed_specs, table
 
 TITLE = "Forecasts of random test windows beside the truth"
 
@@ -30,9 +30,12 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
         for window, row in enumerate(first["example_rows"]):
             for channel, name in enumerate(first["example_channels"]):
                 line = {"data set": dataset, "forecast from": _moment(first, window, row), "channel": name}
-                for attention, part in by.items():
-                    errors = part["example_mse"].map(lambda table, w=window, c=channel: table[w][c])
-                    line[attention] = over_seeds(errors)
+                for attention in PAIR:
+                    if attention in by:
+                        errors = by[attention]["example_mse"].map(lambda table, w=window, c=channel: table[w][c])
+                        line[attention] = over_seeds(errors)
+                    else:
+                        line[attention] = ""
                 lines.append(line)
     return f"{table(lines)}\n{LEGEND}\n"
 

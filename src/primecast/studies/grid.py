@@ -34,9 +34,9 @@ def grid(
     ]
 
 
-def quick_grid(variants: Variants, *, seeds: Iterable[int] = (0,)) -> list[Spec]:
+def quick_grid(variants: Variants, *, seeds: Iterable[int] = (0,), **common: Any) -> list[Spec]:
     """The variants on the data that comes with the package, in minutes: shows that a study works, no more."""
-    return grid(variants, ["nyc-weather"], seeds=seeds, horizons=[24], settings={"epochs": 3})
+    return grid(variants, ["nyc-weather"], seeds=seeds, horizons=[24], settings={"epochs": 3}, **common)
 
 
 def _of(dataset: str, variant: Mapping[str, Any]) -> Mapping[str, Any]:

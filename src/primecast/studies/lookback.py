@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from primecast.experiment import Spec
 from primecast.statistics import WORSE, cells
 from primecast.studies.grid import Variants, grid, quick_grid
+from primecast.studies.probed import answers
 from primecast.studies.tables import READING, comparison_table, markdown_table, paired, per_cell, places, with_variants
 
 TITLE = "Look-back: how much of the past is needed"
@@ -23,8 +24,8 @@ def specs(quick: bool = False) -> list[Spec]:
     """ETTh1 and ETTh2, then Weather; three seeds."""
     if quick:
         few = {name: variant for name, variant in VARIANTS.items() if variant["lookback"] in (48, 96)}
-        return quick_grid(few)
-    return grid(VARIANTS, ["ETTh1", "ETTh2", "Weather"], seeds=range(3))
+        return quick_grid(few, probes=("cost",))
+    return grid(VARIANTS, ["ETTh1", "ETTh2", "Weather"], seeds=range(3), probes=("cost",))
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
@@ -37,8 +38,8 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             comparison_table(named, blocks, baseline=FULL),
             f"## The shortest look-back that reaches `{FULL}`\n",
             "By the mean: the mean MSE is at most that of the full look-back. By the interval: not worse, as far as "
-            "these runs can tell. Time is of a training epoch, memory the peak of the process, both as shares of "
-            f"`{FULL}`.\n",
+            "these runs can tell. Time is the processor time of a training step at 32 windows on one thread, memory "
+            f"what autograd keeps for its backward pass, both as shares of `{FULL}`.\n",
             _thresholds(named, blocks),
         ]
     )
@@ -46,7 +47,8 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 def _thresholds(named: pd.DataFrame, blocks: pd.DataFrame) -> str:
     errors = per_cell(named, "mse")
-    costs = [per_cell(named, column) for column in ("seconds_per_epoch", "peak_mib")]
+    asked = answers(named, "cost")
+    costs = [per_cell(asked, column) for column in ("step_ms", "kept_mib")]
     lines = []
     for place in places(named):
         if (*place, FULL) not in errors:

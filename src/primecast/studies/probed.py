@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from primecast.errors import InputError
 from primecast.experiment import Spec
 from primecast.studies.grid import Variants, grid
 from primecast.studies.tables import markdown_table
@@ -30,12 +31,20 @@ def probed_specs(quick: bool = False) -> list[Spec]:
 
 
 def answers(frame: pd.DataFrame, probe: str) -> pd.DataFrame:
-    """One line per run that was asked this: the fields of OWN and each answer."""
+    """One line per run that was asked this: the fields of OWN, its variant where it has one, and each answer."""
+    own = [*OWN, *(["variant"] if "variant" in frame else [])]
     lines = []
     for row in frame.to_dict("records"):
         if probe in row["probes"]:
-            lines.append({**{name: row[name] for name in OWN}, **row["probes"][probe]})
-    return pd.DataFrame(lines)
+            lines.append({**{name: row[name] for name in own}, **row["probes"][probe]})
+    return pd.DataFrame(lines) if lines else pd.DataFrame(columns=own)
+
+
+def need_both(runs: pd.DataFrame) -> None:
+    """Refuse to draw standard beside prime while one of them has not been run."""
+    there = set(runs["attention"])
+    if not set(PAIR) <= there:
+        raise InputError(f"the figure needs runs of {' and '.join(PAIR)}, there are those of {sorted(there) or 'none'}")
 
 
 def mean_map(lines: pd.DataFrame, name: str) -> np.ndarray:

@@ -56,10 +56,10 @@ def join_committed(
     if not (out / f"{name}.csv").exists():
         return frame, blocks
     wanted = {spec.to_json(): _key(spec, root) for spec in specs}
-    new = {} if frame.empty else {fields["key"]: fields for fields in frame.to_dict("records")}
+    new = {fields["key"]: fields for fields in _records(frame)}
     committed, sums = read_results(name, out)
     kept = []
-    for fields in committed.to_dict("records"):
+    for fields in _records(committed):
         if fields["key"] in new:
             must_agree(fields, new[fields["key"]], where=out / f"{name}.csv")
         elif fields["spec"] in wanted and wanted[fields["spec"]] in (None, fields["key"]):
@@ -68,6 +68,10 @@ def join_committed(
     lines = sorted([*new.values(), *kept], key=lambda fields: order[fields["spec"]])
     both = pd.concat([blocks, sums], ignore_index=True).drop_duplicates("key").set_index("key", drop=False)
     return pd.DataFrame(lines), both.loc[[fields["key"] for fields in lines]].reset_index(drop=True)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _key(spec: Spec, root: Path | str | None) -> str | None:
@@ -131,16 +135,22 @@ def markdown(name: str, frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs of a study: there, missing, without data on this machine; and how long the missing ones take on one core."""
+    """Runs of a study: there, missing, without data on this machine; and how long the missing ones take on one core.
+
+    committed: of the missing, those whose rows are in the CSV file of the study: a table has them, a sweep runs them.
+    """
 
     there: int
     missing: int
+    committed: int
     without_data: tuple[str, ...]
     hours: float
     unknown: int  # missing runs like which none has been measured
 
     def __str__(self) -> str:
-        lines = [f"{self.there} runs are there, {self.missing} are missing"]
+        lines = [f"{self.there} runs are in the store, {self.missing} are missing"]
+        if self.committed:
+            lines.append(f"of the missing, {self.committed} are among the committed results, and in the table")
         lines.append(f"about {self.hours:.1f} core-hours are left, by the seconds of like runs")
         if self.unknown:
             lines[-1] += f"; {self.unknown} runs are not in it: none like them has been measured yet"
@@ -149,16 +159,15 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan(specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | None = None) -> Plan:
+def plan(name: str, specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | None = None) -> Plan:
     """What is left of a study; seconds come from the store and from the CSV files in `out`."""
     measured = [store.fields(key) for key in store.keys()]  # noqa: SIM118  a store is no dict
     for path in sorted(out.glob("*.csv")):
         head = pd.read_csv(path, nrows=0).columns
         if {"dataset", "model", "attention", "lookback", "horizon", "seconds"} <= set(head):
-            measured += [
-                {str(name): value for name, value in row.items()} for row in pd.read_csv(path).to_dict("records")
-            ]
-    there = missing = unknown = 0
+            measured += _records(pd.read_csv(path))
+    rows = set(read_results(name, out)[0]["key"]) if (out / f"{name}.csv").exists() else set()
+    there = missing = committed = unknown = 0
     seconds, absent = 0.0, []
     for spec in specs:
         key = _key(spec, root)
@@ -168,10 +177,11 @@ def plan(specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | N
             there += 1
             continue
         missing += 1
+        committed += key in rows
         each = estimate_seconds(measured, _as_row(spec))
         unknown += each is None
         seconds += each or 0.0
-    return Plan(there, missing, tuple(dict.fromkeys(absent)), seconds / 3600, unknown)
+    return Plan(there, missing, committed, tuple(dict.fromkeys(absent)), seconds / 3600, unknown)
 
 
 def _as_row(spec: Spec) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def comparison_table(
                 where[2],
                 spread(square["mean"], square["sd"]),
                 spread(absolute["mean"], absolute["sd"]),
-                str(square["n"]),
+                str(square["n"]) if found is None else _seeds(int(square["n"]), found),
                 "" if found is None else change(found),
                 "" if found is None else found.verdict,
                 *(column.get(where, "") for column in beside.values()),
@@ -103,6 +103,11 @@ def comparison_table(
         )
     head = ["data set", "horizon", "variant", "MSE", "MAE", "seeds", "change of MSE", "verdict", *beside]
     return markdown_table(head, lines)
+
+
+def _seeds(there: int, found: Comparison) -> str:
+    """How many seeds a cell is the mean of, and how many the comparison, where the other side has fewer."""
+    return str(there) if found.seeds == there else f"{there}, {found.seeds} compared"
 
 
 def _against(baseline: str | Mapping[str, str], variant: str) -> str | None:
@@ -136,6 +141,8 @@ def summary_table(
 
 def summary_cells(found: Summary) -> list[str]:
     counts = f"{found.wins} / {found.ties} / {found.losses}"
+    if found.unknown:
+        counts += f" ({found.unknown} with too few windows)"
     if math.isnan(found.relative):
         return [counts, ""]
     return [counts, f"{percent(found.relative)} [{percent(found.low)}, {percent(found.high)}]"]

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from primecast.experiment import Spec
 from primecast.plots import bar_figure
 from primecast.studies.grid import grid
-from primecast.studies.probed import PAIR, answers, over_seeds, table
+from primecast.studies.probed import PAIR, answers, need_both, over_seeds, table
 from primecast.studies.tables import READING, comparison_table, with_variants
 
 TITLE = "SimBench: 177 load profiles, standard and prime, with their cost"
@@ -43,7 +43,9 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 def figure(frame: pd.DataFrame) -> Figure:
     """Error, time and memory of both, relative to standard."""
-    runs = answers(frame, "cost").groupby("attention", sort=False)[["mse", "step_ms", "forward_ms", "kept_mib"]].mean()
+    told = answers(frame, "cost")
+    need_both(told)
+    runs = told.groupby("attention", sort=False)[["mse", "step_ms", "forward_ms", "kept_mib"]].mean()
     shares = (runs / runs.loc["standard"]).T
     shares.index = pd.Index(["error", "training step", "forecast", "memory kept"])
     return bar_figure({"relative to standard": shares}, label="times standard")
