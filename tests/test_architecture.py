@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "plots": set(),
     "intervals": set(),
     "backtest": set(),
-    "statistics": set(),
+    "statistics": {"files"},
     "store": {"files"},
     "engines": {"progress", "store"},
     "hub": {"tensors"},

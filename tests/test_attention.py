@@ -1,9 +1,11 @@
 """Prime attention is what its formula says, whichever way it is computed."""
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
@@ -239,6 +241,141 @@ def test_weights_sum_to_one_and_are_those_that_attend_uses() -> None:
     assert_close(values.sum(3), attend(q, k, v, prime=p), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("build", [lambda p: None, lambda p: p, lambda p: p.materialize()], ids=["none", "prime", "F"])
+def test_a_token_that_may_look_at_nobody_gets_zero_and_a_finite_gradient(
+    build: Callable[[Prime], Prime | Tensor | None], biased: bool
+) -> None:
+    q, k, v = tensors()
+    p = prime()
+    mask = torch.ones(1, 1, Q, J, dtype=torch.bool)
+    mask[..., 2, :] = False
+    bias = torch.randn(1, H, Q, J, dtype=torch.float64) if biased else None
+    out = attend(q, k, v, prime=build(p), mask=mask, bias=bias)
+    others = [i for i in range(Q) if i != 2]
+    assert (out[:, :, 2] == 0).all()
+    assert_close(out[:, :, others], attend(q, k, v, prime=build(p), bias=bias)[:, :, others])
+    for gradient in torch.autograd.grad(out.square().sum(), [q, k, v]):
+        assert torch.isfinite(gradient).all() and gradient.any()
+    weights = attention_weights(q, k, prime=build(p), mask=mask, bias=bias)
+    assert (weights[:, :, 2] == 0).all()
+    assert_close(weights[:, :, others].sum(-1), torch.ones(B, H, Q - 1, dtype=torch.float64))
+
+
+def test_a_hook_changes_nothing_for_a_token_that_may_look_at_nobody() -> None:
+    module, x = attention(), torch.randn(2, 5, 12, dtype=torch.float64)
+    mask = torch.ones(1, 1, 5, 5, dtype=torch.bool).tril(-1)  # the first one looks at nobody
+    before = module(x, mask=mask)
+    module.mechanism.map.register_forward_hook(lambda *_: None)  # type: ignore[union-attr]
+    assert_close(module(x, mask=mask), before)
+
+
+# ---------------------------------------------------------------- second derivatives, torch.func, half precision
+
+
+def penalty(slope: Tensor) -> Tensor:
+    return slope.square().sum()
+
+
+@pytest.mark.parametrize(("grouped", "base", "pairs"), VARIANTS)
+def test_a_penalty_on_the_gradient_has_the_gradient_of_the_papers_formula(
+    grouped: bool, base: bool, pairs: bool
+) -> None:
+    q, k, v = tensors()
+    p = prime(grouped=grouped, base=base, pairs=pairs)
+    leaves = [q, k, v, p.phi, p.gains, *([p.base] if p.base is not None else [])]
+
+    def second(filters: Prime | Tensor) -> tuple[Tensor, ...]:
+        slopes = torch.autograd.grad(attend(q, k, v, prime=filters).sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum(map(penalty, slopes), torch.zeros(())), leaves)
+
+    for one, other in zip(second(p), second(p.materialize()), strict=True):
+        assert_close(one, other, rtol=1e-9, atol=1e-9)
+        assert one.any()
+
+
+def test_the_second_derivative_is_that_of_the_dropout_that_was_drawn() -> None:
+    q, k, v = tensors(batch=1, heads=2, asking=3, answering=5, size=2)
+    p = prime(batch=1, heads=2, asking=3, answering=5, size=2, units=3)
+
+    def function(q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor) -> Tensor:
+        torch.manual_seed(7)
+        return attend(q, k, v, prime=replace(p, phi=phi, gains=gains), dropout=0.4)
+
+    assert torch.autograd.gradgradcheck(function, (q, k, v, p.phi, p.gains))
+
+
+def test_keys_that_are_the_values_are_not_counted_twice_in_a_second_derivative() -> None:
+    q, k, _ = tensors()
+    p = prime()
+    slopes = [
+        torch.autograd.grad(attend(q, k, k, prime=filters).sum(), k, create_graph=True)[0]
+        for filters in (p, p.materialize())
+    ]
+    assert_close(slopes[0], slopes[1], rtol=1e-10, atol=1e-10)
+    seconds = [torch.autograd.grad(penalty(slope), k)[0] for slope in slopes]
+    assert_close(seconds[0], seconds[1], rtol=1e-9, atol=1e-9)
+
+
+def test_hessians_of_both_kinds_are_those_of_the_papers_formula() -> None:
+    q, k, v = (t.detach() for t in tensors(batch=1, heads=2, asking=3, answering=5, size=2))
+    p = prime(batch=1, heads=2, asking=3, answering=5, size=2, units=3)
+
+    def of(filters: Prime | Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda q: attend(q, k, v, prime=filters).sum()
+
+    expected = torch.autograd.functional.hessian(of(p.materialize().detach()), q)
+    assert expected.abs().max() > 0.01
+    assert_close(torch.autograd.functional.hessian(of(p), q), expected)
+    assert_close(torch.func.jacrev(torch.func.jacrev(of(p)))(q), expected)
+
+
+def test_torch_func_transforms_what_is_otherwise_computed_in_blocks() -> None:
+    q, k, v = (t.detach() for t in tensors())
+    many = torch.randn(13, *q.shape, dtype=torch.float64)
+    p = prime()
+
+    def of(filters: Prime | Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda q: attend(q, k, v, prime=filters)
+
+    fast, slow = of(p), of(p.materialize())
+    assert_close(torch.func.vmap(fast)(many), torch.stack([fast(one) for one in many]))
+    slopes = [torch.func.grad(lambda q, of=one: of(q).sum())(q) for one in (fast, slow)]
+    assert_close(slopes[0], slopes[1], rtol=1e-10, atol=1e-10)
+    dropped = torch.func.vmap(lambda q: attend(q, k, v, prime=p, dropout=0.5), randomness="different")(many)
+    assert not torch.allclose(dropped, torch.stack([fast(one) for one in many]))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, on its first forward derivative
+def test_a_forward_derivative_is_the_product_with_the_gradient() -> None:
+    q, k, v = (t.detach() for t in tensors())
+    p, along = prime(), torch.randn_like(q)
+    _, change = torch.func.jvp(lambda q: attend(q, k, v, prime=p).sum(), (q,), (along,))
+    slope = torch.func.grad(lambda q: attend(q, k, v, prime=p).sum())(q)
+    assert_close(change, (slope * along).sum())
+
+
+@pytest.mark.parametrize("modulate", ["k", "v", "kv"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("low", ["tokens", "primer", "both"])
+def test_the_result_has_the_type_of_the_values_whatever_the_type_of_the_primer(
+    low: str, masked: bool, modulate: str
+) -> None:
+    q, k, v = (t.detach() for t in tensors())
+    p = prime()
+    mask = torch.ones(1, 1, Q, J, dtype=torch.bool) if masked else None
+    half, single = torch.bfloat16, torch.float32
+    own, others = {"tokens": (half, single), "primer": (single, half), "both": (half, half)}[low]
+    given = [z.to(own) for z in (q, k, v)]
+    primer = Prime(p.phi.to(others), p.gains.to(others), None if p.base is None else p.base.to(others))
+    exact = [z.double() for z in given]
+    wide = Prime(primer.phi.double(), primer.gains.double(), None if primer.base is None else primer.base.double())
+    for build in (lambda p: p, lambda p: p.materialize()):
+        out = attend(*given, prime=build(primer), modulate=modulate, mask=mask)
+        assert out.dtype == own
+        assert_close(out.double(), attend(*exact, prime=build(wide), modulate=modulate), rtol=0.1, atol=0.3)
+
+
 def test_dropout_keeps_the_expectation_of_primed_attention() -> None:
     q, k, v = (t.detach() for t in tensors())
     p = prime()
@@ -378,6 +515,13 @@ def test_a_forward_hook_sees_the_weights_and_changes_nothing(primed: bool) -> No
     assert len(seen) == 1
 
 
+def test_a_hook_before_the_map_is_called_too() -> None:
+    module, seen = attention(), []
+    module.mechanism.map.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))  # type: ignore[union-attr]
+    module(torch.randn(2, 5, 12, dtype=torch.float64))
+    assert seen[0].shape == (2, 3, 5, 5)
+
+
 @pytest.mark.parametrize("primed", [False, True])
 def test_permuting_tokens_permutes_the_output(primed: bool) -> None:
     module = attention()
@@ -426,6 +570,59 @@ def test_a_materialized_primer_for_other_tokens_is_refused() -> None:
     q, k, _ = tensors()
     with pytest.raises(InputError, match="covers 7 x 5 token pairs, the attention has 5 x 7"):
         check_prime(q, k, prime().materialize().transpose(1, 2), "kv")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gains": torch.zeros(H, 1, K)}, "the primer's phi has 13 hidden units, its gains have 1"),
+        ({"phi": torch.zeros(B, H, 1, Q, J)}, "the primer's phi has 1 hidden units, its gains have 13"),
+        ({"phi": torch.zeros(B, H, Q, J)}, r"phi has shape \(2, 3, 5, 7\), it must be \(b, g, m, i, j\)"),
+        ({"base": torch.zeros(1, K)}, r"the primer's base has shape \(1, 11\), the attention needs \(3, 11\)"),
+        ({"pairs": torch.ones(1, J, dtype=torch.bool)}, r"pairs has shape \(1, 7\), the attention needs \(5, 7\)"),
+    ],
+)
+@pytest.mark.parametrize("modulate", ["k", "kv"])
+def test_parts_of_a_primer_that_would_be_broadcast_are_refused(
+    change: dict[str, Tensor], message: str, modulate: str
+) -> None:
+    q, k, _ = tensors()
+    broken = copy.copy(prime())
+    for name, value in change.items():
+        object.__setattr__(broken, name, value)  # the types of a Prime, checked in tests alone, would not let it be
+    with pytest.raises(InputError, match=message):
+        check_prime(q, k, broken, modulate)
+
+
+def test_a_materialized_primer_of_other_axes_is_refused() -> None:
+    q, k, _ = tensors()
+    with pytest.raises(InputError, match=r"F has shape \(5, 7, 33\), it must be \(b, i, j, d\)"):
+        check_prime(q, k, torch.zeros(Q, J, H * K), "kv")
+
+
+@pytest.mark.parametrize("primed", [False, True])
+def test_numbers_are_not_a_mask(monkeypatch: pytest.MonkeyPatch, primed: bool) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no such checks
+    q, k, v = tensors()
+    p, mask = prime() if primed else None, torch.zeros(1, 1, Q, J, dtype=torch.float64)
+    for function in (lambda: attend(q, k, v, prime=p, mask=mask), lambda: attention_weights(q, k, prime=p, mask=mask)):
+        with pytest.raises(InputError, match="the mask is of torch.float64; it must be of torch.bool, True where i"):
+            function()
+
+
+@pytest.mark.parametrize("rate", [-0.5, 1.5])
+@pytest.mark.parametrize("primed", [False, True])
+def test_a_dropout_that_is_no_share_is_refused(rate: float, primed: bool) -> None:
+    q, k, v = tensors()
+    with pytest.raises(InputError, match=f"dropout {rate} is not a share: it must lie between 0 and 1"):
+        attend(q, k, v, prime=prime() if primed else None, dropout=rate)
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 0}, {"asking": 0}, {"answering": 0}], ids=str)
+def test_no_samples_and_no_tokens_are_none_with_a_primer_too(sizes: dict[str, int]) -> None:
+    q, k, v = tensors(**sizes)
+    out = attend(q, k, v, prime=prime(**sizes))  # type: ignore[arg-type]
+    assert_close(out, attend(q, k, v))
 
 
 def test_unknown_names_list_the_allowed_ones() -> None:

@@ -11,15 +11,16 @@ from torch.testing import assert_close
 
 from primecast.attention import MultiHeadAttention, Terms
 from primecast.errors import InputError
+from primecast.experiment import Spec, resolve
 from primecast.models import create_model
 from primecast.models.autoformer import (
-    SETTINGS,
     AutoCorrelation,
     Autoformer,
     SeasonNorm,
     decompose,
     delay_count,
     delay_scores,
+    settings,
 )
 from tests.reference import auto_correlation_by_loops, decompose_by_loops, delay_scores_by_sums
 
@@ -143,7 +144,9 @@ def test_a_season_norm_leaves_no_level() -> None:
 )
 def test_autoformer_has_the_published_number_of_parameters(channels: int, expected: int) -> None:
     with torch.device("meta"):
-        model = create_model("autoformer", lookback=96, horizon=96, channels=channels, marks=4, **SETTINGS["model"])
+        model = create_model(
+            "autoformer", lookback=96, horizon=96, channels=channels, marks=4, **settings("ETTh1", 96)["model"]
+        )
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
@@ -247,3 +250,13 @@ def test_a_window_norm_can_be_added() -> None:
     x, marks = inputs()
     model = small(norm="instance").eval()
     assert_close(model(10 * x + 3, marks), 10 * model(x, marks) + 3, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "horizon", "epochs", "factor"),
+    [("ETTh1", 96, 10, 3), ("ETTm2", 192, 10, 1), ("Weather", 96, 2, 3), ("Weather", 192, 10, 3),
+     ("Traffic", 720, 3, 3), ("Exchange", 336, 1, 3), ("Exchange", 720, 10, 3)],
+)  # fmt: skip
+def test_exceptions_of_the_published_scripts_are_kept(dataset: str, horizon: int, epochs: int, factor: float) -> None:
+    plan = resolve(Spec(dataset=dataset, model="autoformer", attention="standard", horizon=horizon))
+    assert (plan.training["epochs"], plan.model["factor"]) == (epochs, factor)

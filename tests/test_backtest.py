@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from primecast import forecaster as forecaster_module
 from primecast.backtest import tabulate
-from primecast.data.frames import future_index
+from primecast.data.frames import ConstantChannelWarning, future_index
 from primecast.errors import InputError
 from primecast.forecaster import Forecaster
 from tests.test_forecaster import SMALL, waves
@@ -76,17 +77,132 @@ def test_a_changed_future_changes_no_forecast_and_no_interval(fitted: Forecaster
 
 
 @pytest.mark.parametrize("stride", [1, 3])
-def test_no_adaptive_interval_knows_a_row_after_its_origin(fitted: Forecaster, stride: int) -> None:
+def test_no_adaptive_interval_knows_a_row_after_its_origin(
+    fitted: Forecaster, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     df, known = waves(499), 499 - 7 - 2 * 5  # rows before the first of three origins
     changed = df.copy()
     changed.iloc[known:] += 50
-    few = copy(fitted)
-    few.stride_ = stride
-    one, other = (few.backtest(rows, windows=3, step=5, adaptive=True).forecasts for rows in (df, changed))
+    monkeypatch.setattr(forecaster_module, "thinned", lambda windows, cells: np.arange(windows)[::-stride][::-1])
+    one, other = (fitted.backtest(rows, windows=3, step=5, adaptive=True).forecasts for rows in (df, changed))
     told = [name for name in one.columns if name != "y"]
     first = one["cutoff"] == df.index[known - 1]
     pd.testing.assert_frame_equal(one.loc[first, told], other.loc[first, told])
     assert not one.loc[~first, told].equals(other.loc[~first, told])
+
+
+def gappy(rows: int = 499, *, missing: str = "interpolate") -> pd.DataFrame:
+    """Waves with gaps all over, each channel with one over the row 481; with "error" there are none."""
+    df = waves(rows)
+    if missing != "error":
+        for channel, holes in enumerate(((53, 59), (211, 223), (401, 413), (433, 439))):
+            df.iloc[slice(*holes), channel % 3] = np.nan
+        df.iloc[474:487, 0] = df.iloc[478:490, 1] = df.iloc[480:483, 2] = np.nan
+    return df
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("missing", ["error", "interpolate", "ffill", "mask"])
+def test_no_forecast_and_no_interval_looks_beyond_its_origin_whatever_becomes_of_gaps(
+    missing: str, adaptive: bool
+) -> None:
+    df = gappy(missing=missing)
+    forecaster = Forecaster(**{**SMALL, "epochs": 1, "missing": missing}).fit(df)
+    changed = df.copy()
+    changed.iloc[482:] += 50  # of the eleven origins, 482 is the first
+    if missing != "error":
+        changed.iloc[484:486] = 7.0  # and the gap ends otherwise
+    tables = [forecaster.backtest(rows, windows=11, step=1, adaptive=adaptive).forecasts for rows in (df, changed)]
+    first = [rows[rows["cutoff"] == df.index[481]].drop(columns="y") for rows in tables]
+    assert len(first[0]) == 21
+    pd.testing.assert_frame_equal(*first)
+    told = forecaster.predict(df.iloc[:482])
+    for channel, part in first[0].groupby("unique_id"):
+        np.testing.assert_allclose(part["primecast"], told[channel], rtol=1e-6)
+
+
+@pytest.mark.parametrize("missing", ["interpolate", "ffill", "mask"])
+def test_held_out_errors_and_scores_are_of_forecasts_from_what_was_known(missing: str) -> None:
+    df = gappy(missing=missing)
+    forecaster = Forecaster(**{**SMALL, "epochs": 1, "missing": missing}).fit(df)
+    filled = df.interpolate(method="time") if missing == "interpolate" else df.ffill()
+    truth = forecaster.scaler_.transform(filled.to_numpy())
+    whole = df.notna().all(axis=1).to_numpy() | (missing != "mask")
+    origins = [origin for origin in range(349, 493) if whole[origin : origin + 7].all()]
+    for place in (0, 5, 61, len(origins) - 11, len(origins) - 5, len(origins) - 1):
+        origin = origins[place]
+        told = forecaster.scaler_.transform(forecaster.predict(df.iloc[:origin]).to_numpy())
+        errors = np.abs(told - truth[origin : origin + 7])
+        np.testing.assert_allclose(forecaster.calibration_[place], errors, atol=1e-5)
+        tested = place - sum(one < 400 for one in origins)
+        if tested >= 0:
+            assert forecaster.scores_.window_mae[tested] == pytest.approx(errors.mean(), abs=1e-5)
+
+
+def test_training_rows_are_not_filled_from_beyond_them() -> None:
+    df = waves(499)
+    df.iloc[340:360, 0] = np.nan  # the training rows end with 348
+    other = df.copy()
+    other.iloc[360:] += 50
+    one, moved = (Forecaster(**{**SMALL, "epochs": 1, "missing": "interpolate"}).fit(rows) for rows in (df, other))
+    np.testing.assert_array_equal(one.scaler_.mean, moved.scaler_.mean)
+    with pytest.raises(InputError, match="no value in the 349 rows that train: noise; drop them"):
+        Forecaster(**SMALL, missing="ffill").fit(df.assign(noise=df["noise"].where(np.arange(499) >= 349)))
+
+
+def test_origins_before_a_channels_first_value_are_refused(fitted: Forecaster) -> None:
+    forecaster = copy(fitted)
+    forecaster.missing = "ffill"
+    forecaster.fitted_ = forecaster.get_params()
+    newer = waves(601).iloc[499:]
+    newer.iloc[:31, 1] = np.nan
+    with pytest.raises(
+        InputError, match="03-23 02:00:00, but some channel has no value before 2024-03-23 02:00:00; take"
+    ):
+        forecaster.backtest(newer, windows=65, step=1)
+    assert len(forecaster.backtest(newer, windows=64, step=1).origins) == 64
+
+
+def test_a_model_refitted_on_all_rows_is_not_tested_on_them() -> None:
+    df = waves(601)
+    forecaster = Forecaster(**{**SMALL, "epochs": 1, "refit": True}).fit(df.iloc[:499])
+    for look in (forecaster.backtest, forecaster.relations, forecaster.fragility):
+        with pytest.raises(
+            InputError, match="rows until 2024-03-21 18:00:00 were trained on; of later ones at least 7"
+        ):
+            look()
+    with pytest.raises(InputError, match="rows until 2024-03-21 18:00:00 were trained on; take fewer windows"):
+        forecaster.backtest(df, windows=15)
+    tested = forecaster.backtest(df, windows=14, level=[80])
+    assert np.isfinite(tested.scores.to_numpy()).all()
+    assert len(forecaster.backtest(windows=1, refit=True, level=[80]).origins) == 1
+    # The windows that have begun within the rows it was trained on tell nothing of its errors.
+    plain, adaptive = (forecaster.predict(level=[80], adaptive=way) for way in (False, True))
+    assert forecaster._begun(forecaster.recent_) is None and list(plain) == list(adaptive)
+    before = forecaster.calibration_
+    forecaster.update(df.iloc[499:505])
+    np.testing.assert_array_equal(forecaster.calibration_, before)
+    forecaster.update(df.iloc[505:507])  # of the first window that began after them all seven rows, and one more
+    np.testing.assert_array_equal(forecaster.calibration_[:-2], before[2:])
+
+
+@pytest.mark.parametrize("missing", ["error", "mask"])
+def test_adaptive_widths_do_not_depend_on_how_the_errors_of_fit_were_thinned(missing: str) -> None:
+    forecaster = Forecaster(**{**SMALL, "epochs": 1, "missing": missing}).fit(gappy(missing=missing))
+    widths = []
+    for stride in (1, 3, 5):
+        other = copy(forecaster)
+        other.stride_ = stride
+        widths.append(other.backtest(windows=3, step=5, level=[80], adaptive=True).scores["width-80"].to_numpy())
+    np.testing.assert_array_equal(widths[0], widths[1])
+    np.testing.assert_array_equal(widths[0], widths[2])
+
+
+def test_the_stride_of_errors_between_gaps_is_their_least_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = waves(499)
+    df.iloc[350:499:11, 0] = np.nan  # four of eleven windows are whole, in a row
+    monkeypatch.setattr(forecaster_module, "thinned", lambda windows, cells: np.arange(windows)[::-3][::-1])
+    assert Forecaster(**{**SMALL, "epochs": 1, "missing": "mask"}).fit(df).stride_ == 3
 
 
 def test_an_adaptive_interval_hears_of_a_miss_before_its_window_has_ended(fitted: Forecaster) -> None:
@@ -103,11 +219,67 @@ def test_an_adaptive_interval_hears_of_a_miss_before_its_window_has_ended(fitted
 
 def test_mase_is_scaled_by_the_training_rows(fitted: Forecaster) -> None:
     df = waves(499)
-    season = min(24, 19)  # of the day, but never longer than the look-back
+    season = 24  # of the day, also where the look-back is shorter
     trained = df.iloc[: int(0.7 * 499)].to_numpy()
     scale = np.abs(trained[season:] - trained[:-season]).mean(axis=0)
     scores = fitted.backtest(windows=2).scores
     np.testing.assert_allclose(scores["mae"].iloc[:3] / scale, scores["mase"].iloc[:3], rtol=1e-9)
+
+
+def test_a_season_longer_than_the_look_back_is_found_in_the_rows_before() -> None:
+    rows = np.arange(499)
+    noise = np.random.default_rng(0).normal(size=(499, 2))
+    values = np.stack([np.sin(rows * np.pi / 12), np.cos(rows * np.pi / 12)], axis=1) + 0.1 * noise
+    df = pd.DataFrame(values, index=pd.date_range("2024-03-01", periods=499, freq="h"), columns=["a", "b"])
+    forecaster = Forecaster(**{**SMALL, "lookback": 11, "epochs": 1}).fit(df)
+    scaled = forecaster.scaler_.transform(values)
+    by_hand = [scaled[origin : origin + 7] - scaled[origin - 24 : origin - 17] for origin in range(400, 493)]
+    assert forecaster.naive_scores_.mse == pytest.approx(np.square(by_hand).mean(), rel=1e-5)
+    assert forecaster.facts_["data"]["season"] == 24
+    scores = forecaster.backtest(windows=3, level=[]).scores
+    assert scores.loc["a", "naive_mae"] == pytest.approx(np.abs(values[478:499, 0] - values[454:475, 0]).mean())
+    with pytest.raises(InputError, match="season is 349; it must be less than the 349 rows that train"):
+        Forecaster(**SMALL, season=349).fit(df)
+
+
+def test_a_season_shorter_than_the_horizon_is_repeated() -> None:
+    df = waves(499)
+    scores = Forecaster(**{**SMALL, "epochs": 1, "season": 3}).fit(df).backtest(windows=1, level=[]).scores
+    repeated = df["lead"].to_numpy()[[489, 490, 491, 489, 490, 491, 489]]
+    assert scores.loc["lead", "naive_mae"] == pytest.approx(np.abs(df["lead"].to_numpy()[492:] - repeated).mean())
+
+
+def test_an_origin_without_a_season_before_it_counts_in_no_naive_score(fitted: Forecaster) -> None:
+    newer = waves(530).iloc[499:]  # 31 rows: the last origin, and no other, has 24 rows before it
+    assert fitted.backtest(newer.iloc[:-1], windows=2, step=3, level=[]).scores["naive_mae"].isna().all()
+    scores = fitted.backtest(newer, windows=2, step=3, level=[]).scores
+    error = newer["lead"].to_numpy()[24:] - newer["lead"].to_numpy()[:7]
+    assert scores.loc["lead", "naive_mae"] == pytest.approx(np.abs(error).mean())
+
+
+def test_a_constant_that_begins_to_move_is_forecast_with_an_interval() -> None:
+    df = waves(601).assign(still=42.5)
+    with pytest.warns(ConstantChannelWarning):
+        forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(df.iloc[:499])
+    df.iloc[520:, 3] += np.random.default_rng(1).normal(size=81)
+    tested = forecaster.backtest(df.iloc[499:], windows=61, step=1, level=[80])
+    assert tested.scores.loc["still", "coverage-80"] > 0.1 and tested.scores.loc["still", "width-80"] > 0.1
+    calm = tested.forecasts.query("unique_id == 'still'").iloc[:7]  # its origin is 534: moved already
+    assert (calm["primecast-hi-80"] > calm["primecast-lo-80"]).all()
+    before = forecaster.predict(df.iloc[:520], level=[80])
+    assert (before["still-lo-80"] == 42.5).all() and (before["still-hi-80"] == 42.5).all()
+    forecaster.update(df.iloc[499:])
+    told = forecaster.predict(level=[80])
+    assert (told["still-hi-80"] > told["still-lo-80"]).all()
+
+
+def test_a_channel_called_overall_keeps_its_scores() -> None:
+    df = waves(499).rename(columns={"lead": "overall"})
+    scores = Forecaster(**{**SMALL, "epochs": 1}).fit(df).backtest(windows=2, level=[80]).scores
+    assert list(scores.index) == ["overall", "follow", "noise", "overall"]
+    assert scores["mae"].iloc[0] < 2 < scores["mae"].iloc[1] and scores["mae"].iloc[3] == pytest.approx(
+        scores["mae"].iloc[:3].mean()
+    )
 
 
 def test_newer_rows_take_the_errors_known_from_fit_along(fitted: Forecaster) -> None:

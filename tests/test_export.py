@@ -193,6 +193,12 @@ def test_a_forecaster_alone_in_a_file_takes_and_returns_original_units(tmp_path:
     same_in_units(forecast[0], expected, frame)
     assert (forecast[0, :, 1] == 3.25).all()
 
+    moved = rows[[*channels, *future]].copy()
+    moved.iloc[-3:, 1] = 7.0  # a channel that stood still in `fit` begins to move
+    inputs["window"] = moved[channels].to_numpy()[None]
+    (forecast,) = session.run(["forecast"], inputs)
+    same_in_units(forecast[0], forecaster.predict(moved, future=known), frame.assign(still=moved["still"]).fillna(3.25))
+
 
 def test_a_forecaster_of_counted_rows_takes_windows_alone(tmp_path: Path) -> None:
     needs_onnx()

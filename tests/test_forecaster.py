@@ -253,6 +253,88 @@ def test_updating_moves_on_and_learns_from_the_errors_without_touching_the_model
         forecaster.update(waves(500).iloc[430:])
 
 
+def test_rows_of_an_array_are_all_new() -> None:
+    values = waves(400).to_numpy()
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(values[:331])
+    np.testing.assert_array_equal(forecaster.update(values[331:]).predict(), forecaster.predict(values))
+    np.testing.assert_array_equal(forecaster.update(values[:0]).predict(), forecaster.predict(values))
+
+
+def test_rows_that_are_only_numbered_must_go_on_from_those_known() -> None:
+    df = waves(400).reset_index(drop=True)
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(df.iloc[:331])
+    for again in (df.iloc[331:], df.iloc[31:]):  # counted from 0, as a file that is read anew
+        with pytest.raises(
+            InputError, match=r"numbered 0 to \d+, but those known by .* others; the next row is number 331"
+        ):
+            forecaster.update(again.reset_index(drop=True))
+    before = forecaster.predict()
+    pd.testing.assert_frame_equal(forecaster.update(df.iloc[:331]).predict(), before)
+    assert forecaster.update(df).predict().index[0] == 400
+    pd.testing.assert_frame_equal(forecaster.predict(), forecaster.predict(df))
+
+
+def test_rows_may_come_one_by_one() -> None:
+    df = waves(353)
+    one_by_one, at_once = (Forecaster(**{**SMALL, "epochs": 1}).fit(df.iloc[:331]) for _ in range(2))
+    for row in range(331, 353):
+        one_by_one.update(df.iloc[[row]])
+    at_once.update(df)
+    pd.testing.assert_frame_equal(one_by_one.predict(level=[80]), at_once.predict(level=[80]), rtol=1e-5)
+    with pytest.raises(
+        InputError, match="next row is that of 2024-03-15 17:00:00, but the newer rows begin at .* 19:00"
+    ):
+        one_by_one.update(waves(400).iloc[355:357])
+    with pytest.raises(
+        InputError, match="next row is that of 2024-03-15 19:00:00, but the newer rows go on with .* 18:00"
+    ):
+        one_by_one.update(waves(400).iloc[[353, 354, 354]])
+
+
+@pytest.mark.parametrize("missing", ["interpolate", "ffill", "mask"])
+def test_newer_rows_are_filled_from_those_before_them(missing: str, tmp_path: Path) -> None:
+    df = waves(400)
+    df.iloc[320:340, 0] = np.nan
+    forecaster = Forecaster(**{**SMALL, "epochs": 1, "missing": missing}).fit(df.iloc[:331])
+    forecaster.save(tmp_path)
+    for one in (forecaster, Forecaster.load(tmp_path)):
+        for last in (337, 343, 353):  # the gap is still open, has closed, is behind the look-back
+            one.update(df.iloc[331:last])
+            pd.testing.assert_frame_equal(one.predict(), one.predict(df.iloc[:last]), rtol=1e-6)
+    read = df.copy()
+    read.iloc[352:354, 0], read.iloc[354, 0] = np.nan, 1000.0
+    forecaster.update(read.iloc[352:354])
+    assert (forecaster.recent_.frame["lead"].iloc[-1:] == df["lead"].iloc[352]).all()
+
+
+def test_a_sensor_that_is_down_does_not_stop_the_others() -> None:
+    df = waves(461)
+    df.iloc[331:, 0] = np.nan
+    forecaster = Forecaster(**{**SMALL, "epochs": 1, "missing": "mask"}).fit(df.iloc[:331])
+    before = forecaster.calibration_
+    for first in range(331, 461, 13):
+        forecaster.update(df.iloc[first : first + 13])
+        assert np.isfinite(forecaster.predict(level=[80], adaptive=True).to_numpy()).all()
+    np.testing.assert_array_equal(forecaster.calibration_, before)  # no window was whole
+    assert (forecaster.recent_.frame["lead"] == df["lead"].iloc[330]).all()
+    with pytest.raises(InputError, match="1 values are missing: 1 in lead"):
+        Forecaster(**{**SMALL, "epochs": 1}).fit(waves(331)).update(df.iloc[[331]])
+
+
+@pytest.mark.parametrize(("row", "value"), [(17, 1.7e308), (400, 1.7e308), (400, -9.96921e36)])
+def test_a_value_too_large_to_be_scaled_is_named(row: int, value: float) -> None:
+    df = waves(461)
+    df.iloc[row, 1] = value
+    told = rf"channel 'follow' holds {value:g} at {df.index[row]}, too far from its other values".replace("+", r"\+")
+    with pytest.raises(InputError, match=told):
+        Forecaster(**SMALL).fit(df)
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(waves(331))
+    with pytest.raises(InputError, match=told):
+        forecaster.predict(df)
+    with pytest.raises(InputError, match=told.replace(str(df.index[row]), "2024-03-14 19:00:00")):
+        forecaster.update(df.iloc[[row]].set_axis(df.index[[331]], axis="index"))
+
+
 # ---------------------------------------------------------------- tables of other kinds
 
 
@@ -389,6 +471,15 @@ def test_a_covariate_known_beforehand_is_used_where_it_is_known() -> None:
         told.predict(future=df.iloc[1000:][["other"]])
     with pytest.raises(InputError, match="has no future covariates"):
         blind.predict(future=ahead)
+    pd.testing.assert_frame_equal(told.predict(future=ahead.to_numpy()), forecast)
+    with pytest.raises(InputError, match="the future array has 2 columns, there are 1 future covariates: plan"):
+        told.predict(future=np.zeros((7, 2)))
+    with pytest.raises(
+        InputError, match="1 rows of the future frame occur more than once, the first 2024-02-11 18:00:00"
+    ):
+        told.predict(future=ahead.iloc[[0, 1, 2, 2, 3]])
+    with pytest.raises(InputError, match="fitted on rows of 'h', the frame has rows of 'h' in UTC"):
+        told.predict(future=ahead.tz_localize("UTC"))
 
 
 def test_the_past_of_a_covariate_is_looked_at_and_not_forecast() -> None:
@@ -509,6 +600,24 @@ def test_parameters_are_got_set_and_cloned_as_scikit_learn_does_it(fitted: Forec
 def test_arguments_that_cannot_be_are_refused_before_anything_else(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Forecaster(**{**SMALL, **change})
+
+
+def test_arguments_that_were_changed_after_fit_want_a_new_one(tmp_path: Path) -> None:
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(waves())
+    before = forecaster.predict()
+    forecaster.set_params(horizon=3)
+    for ask in (forecaster.predict, forecaster.backtest, lambda: forecaster.save(tmp_path / "model")):
+        with pytest.raises(
+            InputError, match="was fitted with horizon=7 and has horizon=3 now: fit it again, or set it"
+        ):
+            ask()
+    assert not (tmp_path / "model").exists()
+    assert len(forecaster.fit(waves()).predict()) == 3
+    again = Forecaster(**{**SMALL, "epochs": 1}).fit(waves())
+    pd.testing.assert_frame_equal(again.set_params(lr=0.5).set_params(lr=5e-4, progress="auto").predict(), before)
+    again.save(tmp_path / "model")
+    with pytest.raises(InputError, match="fitted with seed=0 and has seed=3 now"):
+        Forecaster.load(tmp_path / "model").set_params(seed=3).predict()
 
 
 def test_a_fit_that_is_refused_leaves_the_fitted_state() -> None:

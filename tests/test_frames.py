@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from primecast.data.frames import (
     ConstantChannelWarning,
+    as_stamps,
     dataset_from_frame,
     describe_gaps,
     future_index,
@@ -65,7 +66,7 @@ def test_the_time_column_can_be_named(tmp_path: Path) -> None:
     assert read_table(path, time="when").index[0] == pd.Timestamp("2025-01-01")
     with pytest.raises(InputError, match=r"unknown time column of .*'wen' \(did you mean 'when'\?\)"):
         read_table(path, time="wen")
-    with pytest.raises(InputError, match="column 'a' holds no dates"):
+    with pytest.raises(InputError, match="column 'a' of .*plant.csv does not hold dates in all rows; write them like"):
         path.write_text("date,a\n2024-01-01,x\n")
         read_table(path, time="a")
 
@@ -93,10 +94,32 @@ def test_a_column_that_numbers_the_rows_is_no_channel(tmp_path: Path) -> None:
     assert list(read_table(path).columns) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("rows", [slice(5, None), [2, 3, 7, 5]], ids=["from 5 on", "with holes"])
+def test_numbers_of_rows_need_not_begin_at_0_nor_be_all(rows: slice | list[int], tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    hourly().rename_axis("ds").reset_index().iloc[rows].to_csv(path)
+    assert list(read_table(path).columns) == ["a", "b", "c"]
+
+
+def test_a_nameless_column_of_measurements_is_a_channel(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    path.write_text(",ds,a\n1.5,2024-01-01,1\n2.5,2024-01-02,2\n")
+    assert list(read_table(path).columns) == ["Unnamed: 0", "a"]
+
+
 def test_a_long_file_is_widened(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     lengthen(hourly()).to_csv(path, index=False)
     pd.testing.assert_frame_equal(read_table(path), hourly(), check_names=False, check_freq=False)
+
+
+def test_a_long_file_is_widened_by_the_columns_named(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    lengthen(hourly(), id_column="sensor", time_column="at", value_column="reading").to_csv(path, index=False)
+    frame = read_table(path, id="sensor", time="at", value="reading")
+    pd.testing.assert_frame_equal(frame, hourly(), check_names=False, check_freq=False)
+    with pytest.raises(InputError, match=r"long.csv has no column 'y'; its columns are sensor, at, reading"):
+        read_table(path, id="sensor", time="at")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +163,68 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_table(tmp_path / "nothing.csv")
 
 
+# ---------------------------------------------------------------- dates
+
+
+@pytest.mark.parametrize("stamps", [[1705000000, 1705003600], [20240131.5, 20240201.5], [True, False]])
+@pytest.mark.parametrize("dtype", [None, object])
+def test_numbers_are_no_dates(stamps: list[float], dtype: type | None, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"unique_id": "a", "ds": pd.Series(stamps, dtype=dtype), "y": 1.0})
+    message = (
+        rf"column 'ds' of the long frame holds numbers, the first {stamps[0]},.*to_datetime\(df\['ds'\], unit='s'\)"
+    )
+    with pytest.raises(InputError, match=message):
+        widen(frame)
+    frame.rename(columns={"ds": "timestamp"})[["timestamp", "y"]].to_csv(tmp_path / "plant.csv", index=False)
+    with pytest.raises(InputError, match=r"column 'timestamp' of .*plant\.csv holds numbers"):
+        read_table(tmp_path / "plant.csv", time="timestamp")
+
+
+@pytest.mark.parametrize("layout", ["%d/%m/%Y", "%d.%m.%y", "%a %d-%m-%Y", "%m/%d/%Y", "%m-%d-%y %H:%M"])
+@pytest.mark.parametrize("start", ["2024-02-05", "2024-02-13"])
+def test_one_reading_of_day_and_month_serves_all_rows(layout: str, start: str) -> None:
+    days = pd.date_range(start, periods=29, freq="D")
+    read = as_stamps(pd.Series(days.strftime(layout)))
+    assert read is not None
+    assert list(read[0]) == list(days) and read[1] is (layout.index("d") < layout.index("m"))
+
+
+def test_dates_that_can_be_read_either_way_are_read_so_that_they_are_regular() -> None:
+    hours = pd.date_range("2024-02-05", periods=53, freq="h")  # 5, 6 and 7 February, or the 2nd of three months
+    for layout, day_first in (("%d/%m/%Y %H:%M", True), ("%m/%d/%Y %H:%M", False)):
+        for shown in (hours, hours[::-1], hours.append(hours)):  # of a long frame stamps come once per series
+            read = as_stamps(pd.Series(shown.strftime(layout)))
+            assert read is not None and read[1] is day_first
+            assert list(read[0]) == list(shown)
+
+
+def test_dates_that_are_as_regular_either_way_are_refused_unless_the_reading_is_known() -> None:
+    column = pd.Series(pd.date_range("2024-02-05", periods=19, freq="h").strftime("%d/%m/%Y %H:%M"), name="when")
+    with pytest.raises(
+        InputError, match=r"'05/02/2024 00:00' in column 'when' may be 05 February 2024 or 02 May 2024, .*2024-01-31"
+    ):
+        as_stamps(column)
+    for day_first, first in ((True, "2024-02-05"), (False, "2024-05-02")):
+        read = as_stamps(column, day_first=day_first)
+        assert read is not None and read[0][0] == pd.Timestamp(first) and read[1] is day_first
+    later = as_stamps(pd.Series(["13/02/2024", "14/02/2024"]), day_first=False)
+    assert later is not None and later[0][0] == pd.Timestamp("2024-02-13")  # no month: the rows tell better
+
+
+@pytest.mark.parametrize(
+    "text", [["2024-02-05", "2024-02-06"], ["05/05/2024 01:00", "05/05/2024 02:00"], ["5 Feb 2024"]]
+)
+def test_where_either_reading_is_the_same_there_is_none_to_remember(text: list[str]) -> None:
+    read = as_stamps(pd.Series(text))
+    assert read is not None and read[1] is None
+
+
+def test_days_before_months_with_differing_offsets_become_utc() -> None:
+    read = as_stamps(pd.Series(["31.03.2024 01:00+01:00", "31.03.2024 03:00+02:00"]))
+    assert read is not None
+    assert list(read[0]) == list(pd.date_range("2024-03-31", periods=2, freq="h", tz="UTC"))
+
+
 # ---------------------------------------------------------------- long and wide
 
 
@@ -178,6 +263,8 @@ def test_a_bad_long_frame_is_refused() -> None:
         widen(long.rename(columns={"y": "value"}))
     with pytest.raises(InputError, match="1 rows repeat an id and time, the first 'b' at 2024-01-01 01:00:00"):
         widen(pd.concat([long, long.iloc[[12]]]))
+    with pytest.raises(InputError, match=r"2 rows have no 'unique_id', the first at 2024-01-01 02:00:00; .*df\.dropna"):
+        widen(long.assign(unique_id=long["unique_id"].where(~long.index.isin([13, 17]))))
 
 
 # ---------------------------------------------------------------- checking
@@ -225,6 +312,10 @@ BAD_FRAMES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = {
     "two rows": (lambda df: df.iloc[:2], "has 2 rows, but at least 3 are needed"),
     "no columns": (lambda df: df[[]], "has no columns"),
     "same names": (lambda df: df.rename(columns={"b": "a"}), "these are repeated: a"),
+    "names of two levels": (
+        lambda df: df.set_axis(pd.MultiIndex.from_tuples([("x", "p"), ("x", "q"), ("y", "p")]), axis=1),
+        r"column names have 2 levels \(a MultiIndex\), the first \('x', 'p'\); .*df\.columns = \[' '\.join",
+    ),
     "no stamp": (
         lambda df: df.set_index(df.index.where(df.index != df.index[3])),
         r"1 time stamps are missing \(NaT\)",
@@ -382,6 +473,27 @@ def test_every_calendar_is_a_regular_one(start: str, freq: str, zone: str | None
     index = pd.DatetimeIndex(pd.date_range(start, periods=47, freq=freq, tz=zone), freq=None)
     frame = pd.DataFrame({"a": np.arange(47.0)}, index=index)
     assert list(validate(frame).index) == list(index)
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "season"),
+    [(pd.DateOffset(hours=1), "h", 24), (pd.DateOffset(months=1), "MS", 12), (pd.offsets.Week(), "W-MON", 1)],
+)
+def test_a_step_without_a_name_gets_the_one_its_stamps_show(step: pd.DateOffset, name: str, season: int) -> None:
+    whole = pd.date_range("2024-01-01", periods=53 + 7, freq=step)
+    frame = pd.DataFrame({"a": np.arange(53.0)}, index=whole[:53])
+    index = validate(frame).index
+    assert isinstance(index, pd.DatetimeIndex) and index.freqstr == name
+    for known in (index, whole[:53]):
+        assert list(future_index(known, 7)) == list(whole[53:])
+        assert season_of(known) == season
+    assert describe_gaps(frame).startswith("no value is missing in 53 ")
+
+
+def test_a_step_without_a_name_that_the_stamps_do_not_show_is_refused() -> None:
+    index = pd.date_range("2024-01-15", periods=11, freq=pd.DateOffset(months=1))
+    with pytest.raises(InputError, match="time stamps are irregular"):
+        validate(pd.DataFrame({"a": np.arange(11.0)}, index=index))
 
 
 def test_business_days_skip_the_week_end() -> None:

@@ -29,7 +29,7 @@ def test_the_card_tells_data_dates_scores_intervals_versions_and_use(fitted: For
         "| train | 2024-03-01 00:00:00 | 2024-03-10 14:00:00 |",
         "| test | 2024-03-12 01:00:00 | 2024-03-14 18:00:00 |",
         f"| this model | {fitted.scores_.mse:.4f} | {fitted.scores_.mae:.4f} |",
-        f"| last season repeated (19 steps) | {fitted.naive_scores_.mse:.4f} |",
+        f"| last season repeated (24 steps) | {fitted.naive_scores_.mse:.4f} |",
         f"| 80 % | {100 * fitted.facts_['coverage']['80']:.1f} % |",
         "itransformer with prime attention",
         f"torch {fitted.facts_['versions']['torch']}",

@@ -105,9 +105,24 @@ def test_the_adaptive_radius_follows_the_later_scores() -> None:
 
 def test_levels_are_per_cent() -> None:
     assert check_levels([95, 80, 97.5, 80]) == [80, 95, 97.5]
-    for bad in (0, 100, -5, True, float("nan")):
-        with pytest.raises(InputError, match="is no per cent"):
+    assert check_levels(np.array([95, 80])) == check_levels((np.float32(80), np.int64(95))) == [80, 95]
+    for bad in (0, 100, -5, True, float("nan"), 0.8, "80", None):
+        with pytest.raises(InputError, match=r"is no per cent: an interval level lies between 1 and 100, such as 80"):
             check_levels([bad])
+    for bad in (80, "80", None):
+        with pytest.raises(InputError, match=rf"level is {bad!r}; it must be a list of per cents, such as \[80, 95\]"):
+            check_levels(bad)
+
+
+def test_a_score_that_is_not_known_moves_nothing() -> None:
+    scores = np.random.default_rng(1).exponential(size=(31, 5, 3))
+    start = np.full((5, 3), 1.3)
+    holed = scores.copy()
+    holed[7:11] = np.nan
+    tracked, without = track(holed, 80, start=start), track(scores, 80, start=start)
+    np.testing.assert_array_equal(tracked.radius[8:12, 0], tracked.radius[[8] * 4, 0])
+    np.testing.assert_array_equal(tracked.radius[:8], without.radius[:8])
+    assert (tracked.radius[12, 0] != tracked.radius[11, 0]).all()
 
 
 @pytest.mark.parametrize(("windows", "cells"), [(7, 3), (499, 3), (5003, 3), (5003, 1_000_000), (2, 10**9)])

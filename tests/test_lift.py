@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
+from primecast.experiment import Spec, resolve
 from primecast.losses import mse
 from primecast.models import create_model, lift, list_models
 from primecast.models.lift import LIFT, Leads, Refiner, aligned, find_leads
@@ -297,3 +298,17 @@ def test_a_backbone_that_learns_is_in_training_mode_and_a_frozen_one_is_not() ->
     assert model.train().backbone.training
     model.backbone.requires_grad_(False)
     assert model.train().training and not model.backbone.training and model.refiner.training
+
+
+@pytest.mark.parametrize(
+    ("dataset", "horizon", "expected"),
+    [("ETTh1", 96, (1, 1, 5e-3, 1)), ("ETTh2", 336, (2, 1, 5e-4, 1)), ("ETTm2", 192, (2, 1, 1e-3, 1)),
+     ("Weather", 96, (4, 12, 1e-3, 1)), ("ECL", 720, (4, 2, 5e-3, 0.1)), ("PEMS08", 12, (1, 1, 5e-3, 1))],
+)  # fmt: skip
+def test_leaders_states_and_rate_are_the_published_ones_of_the_nearest_horizon(
+    dataset: str, horizon: int, expected: tuple[float, ...]
+) -> None:
+    plan = resolve(Spec(dataset=dataset, model="lift", attention="standard", horizon=horizon))
+    model = plan.model
+    found = (model["leaders"], model["states"], plan.training["lr"], model.get("temperature", 1))
+    assert found == expected

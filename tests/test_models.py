@@ -130,6 +130,35 @@ def test_unknown_models_are_listed() -> None:
         create_model("itransformer", lookback=2, horizon=0, channels=5)
 
 
+@pytest.mark.parametrize("name", ["gat", "itransformer"])
+@pytest.mark.parametrize("norm", ["instance", "none"])
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize(("made", "fed"), [(1, 5), (3, 5), (3, 2)])
+def test_windows_of_another_number_of_channels_are_refused(
+    name: str, norm: str, marked: bool, made: int, fed: int
+) -> None:
+    model = create_model(name, lookback=L, horizon=S, channels=made, norm=norm, **SMALL[name])
+    x, marks = torch.randn(B, L, fed), torch.rand(B, L + S, M) if marked else None
+    with pytest.raises(InputError, match=f"the model was made for {made} channels, the windows have {fed}"):
+        model(x, marks)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.primable])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_primed_model_in_half_precision_is_near_the_double_one(name: str, dtype: torch.dtype) -> None:
+    model = small(name, primer="full").to(dtype).eval()
+    x, marks, _ = (z.to(dtype) for z in inputs())
+    forecast = model(x, marks)
+    assert forecast.dtype == dtype
+    assert_close(forecast.double(), model.double()(x.double(), marks.double()), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.primable])
+def test_a_primed_model_forecasts_nothing_of_nothing(name: str) -> None:
+    x, marks, _ = inputs()
+    assert small(name, primer="full")(x[:0], marks[:0]).shape == (0, S, N)
+
+
 # ---------------------------------------------------------------- iTransformer
 
 

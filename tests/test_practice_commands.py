@@ -212,6 +212,41 @@ def test_the_report_of_a_saved_model_and_its_data(
     assert "<h1>plant.csv</h1>" in text and "sensor 7" in text
 
 
+def test_a_report_shows_the_forecast_that_is_written(
+    call: Any, csv: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[report_module.ReportData] = []
+    monkeypatch.setattr(report_module, "plotly_script", lambda: "")
+    monkeypatch.setattr(report_module, "write_report", lambda data, path: shown.append(data))
+    out, page = tmp_path / "forecast.csv", tmp_path / "report.html"
+    assert call("predict", model, csv, "--adaptive", "--level", 80, "--out", out, "--report", page) == 0
+    np.testing.assert_array_equal(shown[-1].bounds[80][1]["sensor 2"], read(out.read_text())["sensor 2-hi-80"])
+    wave = table().assign(plan=np.arange(ROWS) % 5)
+    sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1}
+    planned = Forecaster(
+        horizon=HORIZON, lookback=LOOKBACK, epochs=1, model_args=sizes, future=["plan"], progress="off"
+    )
+    planned.fit(wave).save(tmp_path / "planned")
+    ahead = pd.date_range(wave.index[-1], periods=HORIZON + 1, freq="h", name="measured at")[1:]
+    pd.DataFrame({"plan": [40.0] * HORIZON}, index=ahead).to_csv(tmp_path / "plan.csv")
+    wave.to_csv(tmp_path / "wave.csv")
+    files = [tmp_path / "planned", tmp_path / "wave.csv", "--future", tmp_path / "plan.csv"]
+    assert call("predict", *files, "--out", out, "--report", page) == 0
+    np.testing.assert_array_equal(shown[-1].forecast["sensor 2"], read(out.read_text())["sensor 2"])
+
+
+def test_no_digit_is_lost_in_a_csv(
+    call: Any, model: Path, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (table() + 12345678.9).to_csv(tmp_path / "high.csv")
+    assert call("predict", model, tmp_path / "high.csv", "--level", 80) == 0
+    told = Forecaster.load(model).predict(str(tmp_path / "high.csv"), level=[80])
+    np.testing.assert_allclose(read(capsys.readouterr().out), told, rtol=1e-15)
+    assert call("backtest", model, csv, "--windows", 3, "--out", tmp_path / "backtest.csv") == 0
+    truth = pd.read_csv(tmp_path / "backtest.csv").query("unique_id == 'sensor 2'")["y"]
+    np.testing.assert_array_equal(truth, table()["sensor 2"].to_numpy()[-3 * HORIZON :])
+
+
 def test_export_goes_through_the_forecaster(
     call: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,11 +276,15 @@ def test_a_traceback_is_shown_when_it_is_asked_for(
         (["forecast", "CSV", *TINY, "--set", "epoch=2"], "'epoch'"),
         (["forecast", "CSV", *TINY, "--set", "horizon=3"], "horizon has an option of its own: --horizon 3"),
         (["forecast", "CSV", *TINY, "--missing", "guess"], "unknown policy for missing values 'guess'"),
-        (["forecast", "CSV", *TINY, "--level", "120"], "an interval level lies between 0 and 100"),
+        (["forecast", "CSV", *TINY, "--level", "120"], "an interval level lies between 1 and 100"),
         (["forecast", "CSV", *TINY, "--out", "."], "cannot write .: it is a folder"),
         (["predict", "MODEL", "--report", "report.html"], "a report needs rows to look at"),
         (["predict", "nowhere"], "nowhere"),
         (["backtest", "MODEL", "CSV", "--windows", "41"], "take fewer windows"),
+        (
+            ["relations", "MODEL", "CSV", "--alpha", "5"],
+            "alpha is 5.0; it must be a number of at least 0.005 and below 1",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(

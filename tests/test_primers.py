@@ -26,6 +26,7 @@ from primecast.primers import (
     rolling_deviation,
     standardize,
 )
+from primecast.swap import swap_attention
 from tests.reference import lead_lag_by_sums
 
 B, N, L, D, H, R = 2, 5, 17, 33, 3, 7
@@ -119,8 +120,20 @@ def test_constant_windows_give_zero_and_never_nan(level: float, dtype: torch.dty
 
 
 def test_a_rolling_window_longer_than_the_look_back_is_refused() -> None:
-    with pytest.raises(InputError, match="rolling 18 must be at least 2 and at most the look-back 17"):
-        instantaneous(windows(), rolling=18)
+    for rolling in (0, 18):
+        with pytest.raises(InputError, match=f"rolling {rolling} must be at least 2 and at most the look-back 17"):
+            instantaneous(windows(), rolling=rolling)
+
+
+def test_ways_that_there_are_not_are_refused_with_those_there_are() -> None:
+    series, weight = windows(), torch.randn(R, L, dtype=torch.float64)
+    with pytest.raises(InputError, match="unknown form 'pairs'; allowed: fft, matrix"):
+        lead_lag(series, form="pairs")
+    with pytest.raises(InputError, match="unknown form 'auto'; allowed: fft, matrix, pairs"):
+        project_lags(series, weight, form="auto")
+    for features in (ranks, instantaneous):
+        with pytest.raises(InputError, match="unknown form 'fft'; allowed: matrix, sort"):
+            features(series, form="fft")
 
 
 # ---------------------------------------------------------------- the primer
@@ -138,7 +151,7 @@ def by_hand(module: Primer, series: Tensor) -> Tensor:
         first = head * units if module.groups > 1 else 0
         for unit in range(units):
             filters[:, :, :, head] += phi[..., first + unit, None] * module.gains[head, unit]
-    return filters.flatten(-2) + (0 if module.base is None else module.base.flatten())
+    return filters.flatten(-2) + (0 if module.beta() is None else module.beta().flatten())
 
 
 @pytest.mark.parametrize("form", ["auto", "pairs", "matrix", "fft"])
@@ -325,6 +338,8 @@ def test_features_of_ones_own_make_a_primer() -> None:
         ("full", {"pairing": "other"}, "unknown pairing 'other'"),
         ("full", {"hidden": 4}, "hidden 4 cannot be divided among n_heads 3"),
         ("full", {"d_model": 32}, "d_model 32 cannot be divided into n_heads 3"),
+        ("full", {"n_heads": 0}, "d_model 33 cannot be divided into n_heads 0"),
+        ("full", {"rolling": 0}, "rolling 0 must be at least 2 and at most the look-back 17"),
         ("full", {"sparsity": 1.2}, "sparsity 1.2 is not a share of pairs"),
         ("random", {"tokens": None}, "give tokens"),
         (lambda x: x, {}, "a callable kind needs features"),
@@ -333,6 +348,46 @@ def test_features_of_ones_own_make_a_primer() -> None:
 def test_a_primer_that_cannot_be_made_says_why(kind: object, options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         primer(kind, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_primer_in_half_precision_computes_its_features_in_single(kind: str, dtype: torch.dtype) -> None:
+    half = primer(kind, base="identity", pair_offsets=True).to(dtype)
+    exact = primer(kind, base="identity", pair_offsets=True)
+    exact.load_state_dict(half.state_dict())
+    series = windows().to(dtype)
+    prime = half(series)
+    assert_close(prime.phi.double(), exact(series.double()).phi, rtol=1e-4, atol=1e-4)
+    q, k, v = (torch.randn(B, H, N, D // H, dtype=dtype) for _ in range(3))
+    out = attend(q, k, v, prime=prime)
+    assert out.dtype == dtype
+    out.sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == dtype for p in half.parameters())
+
+
+@pytest.mark.parametrize("form", ["auto", "pairs", "matrix", "fft"])
+def test_vmap_over_a_primer_is_one_call_for_each(form: str) -> None:
+    module = primer(form=form)
+    many = torch.randn(7, B, N, L, dtype=torch.float64)
+    assert_close(torch.func.vmap(lambda series: module(series).phi)(many), torch.stack([module(s).phi for s in many]))
+
+
+@pytest.mark.parametrize("options", [{}, {"form": "pairs"}, {"form": "fft"}, {"smooth": True}], ids=str)
+def test_no_windows_have_no_primers(options: dict[str, object]) -> None:
+    assert primer(**options)(windows(batch=0)).phi.shape == (0, H, 2, N, N)
+
+
+def test_the_base_survives_the_way_from_the_meta_device() -> None:
+    saved = primer(base="identity")
+    with torch.device("meta"):
+        fresh = primer(base="identity")
+    fresh = fresh.to_empty(device="cpu")
+    fresh.load_state_dict(saved.state_dict())
+    series = windows()
+    assert_close(fresh(series).materialize(), saved(series).materialize())
+    assert "base" not in saved.state_dict()
+    assert "base" in primer(learn_base=True).state_dict()
 
 
 def test_windows_of_another_size_are_refused() -> None:
@@ -365,3 +420,15 @@ def test_overhead_counts_the_primer_against_model_and_attention() -> None:
     assert parameter_overhead(primed).of_attention == expected / 526_336
     assert parameter_overhead(plain).primer == 0
     assert parameter_overhead(torch.nn.Linear(2, 3)).of_attention == 0
+
+
+def test_overhead_counts_attention_on_edges_and_swapped_attention() -> None:
+    gat = create_model("gat", lookback=17, horizon=13, channels=7, d_model=12, n_heads=3, primer="full")
+    own = sum(p.numel() for block in gat.blocks for p in block.attention.parameters())  # type: ignore[union-attr]
+    assert parameter_overhead(gat).attention == own > 0
+
+    foreign = torch.nn.MultiheadAttention(12, 3)
+    before = sum(p.numel() for p in foreign.parameters())
+    swap_attention(foreign, length=17)
+    added = sum(p.numel() for p in foreign.parameters()) - before
+    assert parameter_overhead(foreign) == Overhead(primer=added, attention=before, model=before)

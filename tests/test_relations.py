@@ -73,6 +73,16 @@ def test_too_few_rows_are_refused() -> None:
         find_leads(torch.randn(90, 2), lookback=31)
 
 
+def test_a_level_that_cannot_be_honoured_is_refused() -> None:
+    series = torch.randn(101, 3, generator=torch.Generator().manual_seed(0))
+    series[5:, 1] = series[:-5, 0]
+    for alpha in (0.005, 0.5, 0.999):
+        assert find_leads(series, lookback=31, alpha=alpha)[0][0, 1] == 5
+    for bad in (0, 0.004, 1, 5, -0.1, math.nan, True):
+        with pytest.raises(InputError, match=f"alpha is {bad}; it must be a number of at least 0.005 and below 1"):
+            find_leads(series, lookback=31, alpha=bad)
+
+
 # ---------------------------------------------------------------- inside the model
 
 
@@ -224,3 +234,26 @@ def test_a_fitted_forecaster_names_what_it_finds() -> None:
     assert list(fragile.growth.index) == list(fragile.growth.columns) == names
     own = np.diag(fragile.growth)
     assert (own[[0, 2]] > 0).all()  # who loses its own past forecasts worse
+
+
+@pytest.mark.parametrize(
+    ("freq", "zone", "time"),
+    [
+        ("MS", None, None),
+        ("B", None, None),
+        ("W", None, "21 days"),
+        ("D", "Europe/Berlin", "3 days"),
+        ("h", "UTC", "3h"),
+    ],
+)
+def test_leads_have_a_time_where_all_rows_are_of_one_length(freq: str, zone: str | None, time: str | None) -> None:
+    system = lagged_system(rows=503, seed=0, lags=[[3]], instant=0, nonlinear=[], independent=0)
+    index = pd.date_range("1999-01-01", periods=503, freq=freq, tz=zone)
+    df = pd.DataFrame(system.dataset.values, index=index, columns=list(system.dataset.names))
+    found = Forecaster(horizon=5, lookback=29, epochs=1, model="dlinear", progress="off").fit(df).relations()
+    (pair,) = found.pairs().itertuples(index=False)
+    assert pair.steps == 3
+    if time is None:
+        assert found.lead_time is None and pair.time is None
+    else:
+        assert pair.time == pd.Timedelta(time)

@@ -250,6 +250,8 @@ def test_the_step_is_said_in_words(freq: str, words: str) -> None:
 
 def test_what_has_no_step_is_said_too() -> None:
     assert step_words(pd.RangeIndex(5)) == "numbered rows"
+    for offset, words in ((pd.DateOffset(hours=3), "every 3 hours"), (pd.DateOffset(days=1), "every day")):
+        assert step_words(pd.date_range("2024-01-01", periods=5, freq=offset)) == words
     assert step_words(pd.DatetimeIndex(["2024-01-01", "2024-01-02", "2024-01-05"])) == "irregular"
     assert duration(pd.Timedelta(days=1, hours=2), 26) == "1 d 2 h" and duration(None, 1) == "1 step"
 
@@ -269,6 +271,38 @@ def test_the_hour_that_comes_twice_in_autumn_is_drawn_twice() -> None:
     past = pd.DatetimeIndex(json.loads(packed(page, "data"))["past"])
     assert past.is_unique and (past[1:] - past[:-1] == pd.Timedelta(hours=1)).all()
     assert "time zone Europe/Berlin" in page
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_past_and_forecast_are_drawn_by_one_clock() -> None:
+    data = sample()
+    zone, change = "Europe/Berlin", pd.Timestamp("2024-03-31 01:00", tz="UTC")  # an hour is left out there
+    index = pd.date_range(change - pd.Timedelta(hours=ROWS), periods=ROWS + HORIZON, freq="h").tz_convert(zone)
+    frame = data.frame.set_axis(index[:ROWS])
+    assert index[ROWS - 1].utcoffset() != index[ROWS].utcoffset()
+    moved = replace(
+        data,
+        frame=frame,
+        forecast=data.forecast.set_axis(index[ROWS:]),
+        bounds={},
+        earlier=earlier(frame, cutoff=ROWS - HORIZON - 1),
+    )
+    drawn = json.loads(packed(report_html(moved), "data"))
+    times = pd.DatetimeIndex(drawn["past"] + drawn["ahead"])
+    assert (times[1:] - times[:-1] == pd.Timedelta(hours=1)).all()
+    assert times[ROWS - 1] == index[ROWS - 1].tz_localize(None)
+    assert drawn["backtest"][0]["times"] == drawn["past"][-HORIZON:]
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_a_channel_called_overall_has_a_line_of_its_own() -> None:
+    data = sample(3, first="overall")
+    assert data.scores is not None
+    data.scores["mae"] = [11.0, 1.0, 2.0, 4.0]
+    page = report_html(data)
+    lines = re.findall(r"<tr[^>]*>(?:(?!</tr>).)*>overall<.*?</tr>", page)
+    assert ["11.00" in line for line in lines[:2]] == [False, True] and 'class="total"' in lines[0]
+    assert "In MAE, 2 of 3 channels are better than naive" in page
 
 
 # ---------------------------------------------------------------- from a forecaster
@@ -298,6 +332,24 @@ def test_gather_holds_what_the_forecaster_says(fitted: tuple[Forecaster, pd.Data
     assert all("Concentration index 0." in one.concentration for one in data.maps)
     assert data.fragility is not None and set(data.fragility.index) == set(frame.columns)
     assert data.notes == {} and data.settings["arguments"]["lookback"] == 11
+
+
+def test_gather_forecasts_as_it_is_told_to(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    forecaster, frame = fitted
+    data = gather(forecaster, frame, title="own", level=(80,), windows=3, adaptive=True)
+    said = forecaster.predict(frame, level=[80], adaptive=True)
+    np.testing.assert_array_equal(data.bounds[80][1]["c5"], said["c5-hi-80"])
+    assert data.scores is not None
+    wanted = forecaster.backtest(frame, level=[80], windows=3, adaptive=True).scores
+    pd.testing.assert_frame_equal(data.scores, wanted)
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_a_switch_is_a_channel_too(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    _, frame = fitted
+    frame = frame.assign(on=np.arange(307) % 5 > 2)
+    forecaster = Forecaster(horizon=5, lookback=11, model="dlinear", epochs=1, progress="off").fit(frame)
+    assert "<bdi>on</bdi>" in report_html(gather(forecaster, frame, title="own", windows=2))
 
 
 def test_a_map_in_which_nothing_deviates_has_no_concentration(fitted: tuple[Forecaster, pd.DataFrame]) -> None:

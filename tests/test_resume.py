@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from primecast.errors import InputError
+from primecast.models import create_model
 from primecast.tensors import load_tensors, save_tensors
-from primecast.training import fit
-from tests.test_training import Source, Tiny, same, train_tiny, weights
+from primecast.training import History, fit
+from tests.test_training import CHANNELS, HORIZON, LOOKBACK, Source, Tiny, same, train_tiny, weights
 
 ROOT = Path(__file__).parent.parent
 STEPS = 9  # per epoch: 47 windows in batches of 5
@@ -49,6 +51,7 @@ def train(folder: str, when: str = "never", number: int = 0) -> dict[str, object
             time.sleep(0.05)
         return F.mse_loss(forecast, truth)
 
+    loss.__qualname__ = "mse"  # whatever it does beside, it is the same loss
     rename = Path.replace
 
     def replace(self: Path, target: Path) -> Path:
@@ -293,7 +296,7 @@ def test_training_a_part_resumes_with_that_parts_moments(tmp_path: Path) -> None
         ({"val": Source(19, seed=5)}, r"its validation windows is '19 windows, \w+', here it is '19 windows, "),
         ({"model": nn.Linear(7, 3)}, r"its model is 'Tiny, \w+', here it is 'Linear, "),
         ({"model": Tiny(dropout=0.5)}, r"its model is 'Tiny, \w+', here it is 'Tiny, "),
-        ({"loss": nn.HuberLoss(delta=2.0)}, r"its loss is 'mse_loss', here it is 'HuberLoss\(\)'"),
+        ({"loss": nn.HuberLoss(delta=2.0)}, r"its loss is 'mse_loss', here it is 'HuberLoss, \w+'"),
         ({"val": Source(19, seed=1, marks=False)}, r"its validation windows is '19 windows, "),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -304,6 +307,131 @@ def test_the_state_of_another_run_is_refused_and_kept(tmp_path: Path, changes: d
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"state\.safetensors holds the state of another run: " + message):
         train_tiny(state=tmp_path, **changes)
+    assert path.read_bytes() == before
+
+
+SIZES = {"lookback": LOOKBACK, "horizon": HORIZON, "channels": CHANNELS, "seed": 0}
+SMALL = {"d_model": 12, "n_heads": 2, "n_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "change"),
+    [
+        ("itransformer", SMALL, {"norm": "none"}),
+        ("itransformer", SMALL, {"activation": "relu"}),
+        ("itransformer", SMALL, {"n_heads": 3}),
+        ("itransformer", {**SMALL, "primer": "full"}, {"primer": {"base": "identity"}}),
+        ("itransformer", {**SMALL, "primer": "full"}, {"primer": {"smooth": True}}),
+        ("itransformer", {**SMALL, "primer": "full"}, {"primer": {"rolling": 3}}),
+        ("itransformer", {**SMALL, "primer": "full"}, {"primer": {"form": "matrix"}}),
+        (
+            "itransformer",
+            {**SMALL, "primer": {"kind": lambda x: x[:, :, None, :2] * x[:, None, :, :2], "features": 2}},
+            {"primer": {"kind": lambda x: x[:, :, None, :2] + x[:, None, :, :2], "features": 2}},
+        ),
+        ("dlinear", {}, {"kernel": 5}),
+        ("timer_xl", {**SMALL, "patch": LOOKBACK}, {"rotary": "flattened"}),
+        ("autoformer", {**SMALL, "kernel": 3}, {"factor": 1.0}),
+        ("autoformer", {**SMALL, "kernel": 3}, {"kernel": 5}),
+        ("autoformer", {**SMALL, "kernel": 3}, {"label": 2}),
+        ("lift", {"leaders": 2, "states": 2}, {"estimate": "overlap"}),
+        ("lagts-reconstruction", {"d_model": 12, "hidden": 3}, {"guidance": 0.2}),
+        ("gat", {**SMALL, "primer": "full"}, {"modulate": "k"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_the_state_of_a_model_with_other_arguments_is_refused(
+    tmp_path: Path, name: str, options: dict[str, Any], change: dict[str, Any]
+) -> None:
+    def train(**options: Any) -> History:
+        return train_tiny(create_model(name, **SIZES, **options), epochs=1, state=tmp_path)
+
+    history = train(**options)
+    with pytest.raises(InputError, match=r"holds the state of another run: its model is '\w+, \w+', here it is '"):
+        train(**{**options, **change})
+    assert train(**options) == history
+
+
+@dataclass(frozen=True)
+class Config:
+    power: float = 2.0
+
+
+class Configured(Tiny):
+    """Keeps its settings in an object, weights in a list, and what it last saw."""
+
+    def __init__(self, power: float = 2.0) -> None:
+        super().__init__()
+        self.config = Config(power)
+        self.flat = list(self.parameters())
+        self.notes: list[Tensor] = []
+        self.last: Tensor | None = None
+
+    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+        self.notes, self.last = [x], x
+        return super().forward(x, marks)
+
+
+def test_settings_in_an_object_count_and_tensors_beside_the_weights_do_not(tmp_path: Path) -> None:
+    model = Configured()
+    history = train_tiny(model, state=tmp_path)
+    with torch.no_grad():
+        model.head.bias.fill_(7.0)
+    assert train_tiny(model, state=tmp_path) == history
+    with pytest.raises(InputError, match="its model is 'Configured, "):
+        train_tiny(Configured(power=3.0), state=tmp_path)
+
+
+def weighted(
+    weight: float, loss: Callable[[Tensor, Tensor], Tensor] = F.mse_loss
+) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda forecast, truth: weight * loss(forecast, truth)
+
+
+def scaled(forecast: Tensor, truth: Tensor, *, scale: Tensor) -> Tensor:
+    return (scale * (forecast - truth).square()).mean()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda f, t: (f - t).square().mean(), lambda f, t: (f - t).abs().mean()),
+        (lambda f, t: (f - t).square().mean(), lambda f, t: 3 * (f - t).square().mean()),
+        (lambda f, t, w=2: w * (f - t).square().mean(), lambda f, t, w=3: w * (f - t).square().mean()),
+        (weighted(2.0), weighted(3.0)),
+        (weighted(2.0), weighted(2.0, F.l1_loss)),
+        (nn.HuberLoss(delta=2.0), nn.HuberLoss(delta=3.0)),
+        (partial(weighted(2.0)), partial(weighted(3.0))),
+        (partial(scaled, scale=torch.ones(CHANNELS)), partial(scaled, scale=torch.arange(CHANNELS))),
+    ],
+    ids=["code", "constant", "default", "value around", "function around", "module", "partial", "tensor"],
+)
+def test_the_state_of_a_run_with_another_loss_is_refused_also_if_it_has_no_name(
+    tmp_path: Path, one: Any, other: Any
+) -> None:
+    history = train_tiny(state=tmp_path, loss=one)
+    with pytest.raises(InputError, match="holds the state of another run: its loss is '"):
+        train_tiny(state=tmp_path, loss=other)
+    assert train_tiny(state=tmp_path, loss=one) == history
+
+
+def test_a_lambda_is_the_same_in_another_process() -> None:
+    program = "from primecast.training import _told; print(_told(lambda f, t: f if t in {'a', 'b', 'c'} else 2.0))"
+    told = {
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        for _ in range(2)
+    }
+    assert len(told) == 1
+
+
+def test_a_state_of_an_earlier_version_is_refused_and_kept(tmp_path: Path) -> None:
+    train_tiny(state=tmp_path)
+    path = tmp_path / "state.safetensors"
+    tensors, metadata = load_tensors(path)
+    save_tensors(path, tensors, {name: text for name, text in metadata.items() if name != "form"})
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="was written by another version of primecast, .* delete that file to begin"):
+        train_tiny(state=tmp_path)
     assert path.read_bytes() == before
 
 

@@ -10,12 +10,14 @@ import struct
 import time
 import warnings
 from collections.abc import Callable
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from dateutil.tz import gettz, tzoffset, tzutc
 from safetensors.torch import load_file, save_file
 
 import primecast
@@ -164,6 +166,9 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "too few marks": (lambda c: c.update(marks=0), "it says 0 marks, where its other fields come to 4"),
     "columns": (lambda c: c.update(columns=["a", "b"]), "holds the weights of another model"),
     "a list": (lambda c: c.update(params=[]), "field 'params' of .* must be of type dict"),
+    "names of numbers": (lambda c: c["layout"].update(whole=["lead"]), "calls 'lead' a whole number that names one of"),
+    "numbers of nothing": (lambda c: c["layout"].update(whole=["17"]), "calls '17' a whole number that names one of"),
+    "reading": (lambda c: c["layout"].update(day_first="x"), r"field 'day_first' of .* must be of type bool \| None"),
     "digest": (lambda c: c.update(sha256="0" * 64), "is not what .*config.json was saved with"),
 }
 
@@ -176,6 +181,25 @@ def test_hostile_configurations_are_refused_in_one_sentence(
     with pytest.raises(InputError, match=message) as refusal:
         Forecaster.load(folder)
     assert str(folder) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_folder_whose_layout_says_less_still_loads(fitted: Forecaster, folder: Path) -> None:
+    def forget(config: dict[str, Any]) -> None:
+        config["layout"] = {name: config["layout"][name] for name in ("kind", "time", "id", "value", "file_time")}
+
+    edit_config(folder, forget)
+    pd.testing.assert_frame_equal(Forecaster.load(folder).predict(), fitted.predict())
+
+
+@pytest.mark.parametrize("zone", [gettz("Europe/Berlin"), tzutc(), tzoffset(None, 7200)], ids=str)
+def test_zones_of_dateutil_survive_save_and_load(zone: tzinfo, tmp_path: Path) -> None:
+    frame = waves(211)
+    index = pd.date_range("2024-03-25", periods=211, freq="h", tz=zone)
+    new = Forecaster(**{**SMALL, "epochs": 1}).fit(frame.set_axis(index, axis="index"))
+    new.save(tmp_path / "model")
+    forecast, again = new.predict(), Forecaster.load(tmp_path / "model").predict()
+    assert list(map(str, again.index)) == list(map(str, forecast.index))
+    assert (again.to_numpy() == forecast.to_numpy()).all()
 
 
 def test_a_configuration_of_gigabytes_is_not_read(folder: Path) -> None:

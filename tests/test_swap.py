@@ -1,6 +1,7 @@
 """Prime attention in models that know nothing of it; models of other packages are in tests/integrations."""
 
 import copy
+import io
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -227,8 +228,8 @@ def test_after_a_few_steps_of_training_it_is_another_model_and_the_gradient_reac
     assert losses[-1] < losses[0]
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in report.primers.parameters())
     assert (model(x) - before).abs().max() > 1e-4
-    with priming(model, None):  # the kept weights are what they were; but the model's own feed is the inner one
-        assert (model(x) - before).abs().max() > 1e-4
+    with priming(model, None):  # the kept weights are what they were
+        same(model(x), before)
     report.undo()
     same(model(x), before)
 
@@ -308,6 +309,7 @@ def test_the_innermost_feed_counts_and_only_for_its_own_swap() -> None:
         first = model(one.mT)
         with priming(model, two), priming(other, one):
             assert not torch.allclose(model(one.mT), first)
+            other(one.mT)
         same(model(one.mT), first)
         with pytest.raises(InputError, match="fed nothing"):
             other(one.mT)
@@ -325,6 +327,7 @@ def test_threads_do_not_feed_one_another() -> None:
             failures.append(str(error))
 
     with priming(model, series()):
+        model(series().mT)
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
@@ -338,6 +341,90 @@ def test_a_model_that_fails_inside_leaves_no_feed_behind() -> None:
         model(torch.zeros(B, L + 1, N, dtype=torch.float64))
     with pytest.raises(InputError, match="fed nothing"):
         model.encoder(tokens())
+
+
+@pytest.mark.parametrize("kind", ["nothing", "other series", "a ready F"])
+def test_what_is_fed_from_outside_comes_before_what_the_model_feeds_itself(kind: str) -> None:
+    model, plain = variates(), variates()
+    plain.load_state_dict(model.state_dict())
+    report = swap_attention(model, length=L, primer=LIVELY, series=lambda x: x.mT)
+    x, other = series().mT, series()
+    given = {"nothing": None, "other series": other, "a ready F": report.primers[0](other).materialize()}[kind]
+    own = model(x)
+    with priming(model, given):
+        fed = model(x)
+    assert not torch.allclose(fed, own)
+    same(model(x), own)
+    if kind == "nothing":
+        same(fed, plain(x))
+    else:
+        swap_attention(plain, primer=report.primers[0])
+        with priming(plain, other):
+            same(fed, plain(x))
+
+
+def test_a_model_that_calls_itself_feeds_each_call_by_its_own_arguments() -> None:
+    class Rolling(Variates):
+        def forward(self, x: Tensor, again: bool = True) -> Tensor:
+            forecast = super().forward(x)
+            return self(torch.cat([x[:, 3:], forecast], dim=1), again=False) if again else forecast
+
+    model = Rolling().double().eval()
+    swap_attention(model, length=L, primer=LIVELY, series=lambda x, again=True: x.mT)
+    x = series().mT
+    same(model(x), model(torch.cat([x[:, 3:], model(x, again=False)], dim=1), again=False))
+
+
+class Around(nn.Module):
+    """Uses the weights of its attention without calling it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(D, H, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = self.attention
+        z = x.transpose(0, 1)
+        out, _ = nn.functional.multi_head_attention_forward(
+            z, z, z, D, H, a.in_proj_weight, a.in_proj_bias, None, None, False, 0.0, a.out_proj.weight, a.out_proj.bias
+        )
+        return out.transpose(0, 1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_model_that_goes_around_its_swapped_attention_is_refused(training: bool) -> None:
+    model = Around().double().train(training)
+    x, known = tokens(), series()
+    report = swap_attention(model, length=L)
+    with pytest.raises(InputError, match="no swapped attention asked for what was fed"), priming(model, known):
+        model(x)
+    with pytest.raises(InputError, match="no swapped attention asked for what was fed"), priming(report, known):
+        model(x)
+    with priming(model, None):
+        standard = model(x)
+    report.undo()
+    same(model(x), standard)
+    swap_attention(model, length=L, series=lambda x: known)
+    with pytest.raises(InputError, match="no swapped attention asked for what was fed"):
+        model(x)
+
+
+def test_a_model_that_drops_its_layers_in_training_now_and_then_is_not_refused() -> None:
+    class Dropping(Variates):
+        keeps = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) if self.keeps else self.head(self.embed(x.mT)).mT
+
+    model = Dropping().double().train()
+    swap_attention(model, length=L, series=lambda x: x.mT)
+    x = series().mT
+    model(x)
+    model.keeps = False
+    model(x)
+    model.eval()
+    with pytest.raises(InputError, match="no swapped attention asked"):
+        model(x)
 
 
 def test_a_copy_feeds_itself_and_learns_alone() -> None:
@@ -359,6 +446,39 @@ def test_the_primer_runs_once_for_all_layers() -> None:
     with priming(model, series()):
         model(series().mT)
     assert len(calls) == 1
+
+
+def turned(x: Tensor) -> Tensor:
+    return x.mT
+
+
+def test_a_swapped_model_can_be_pickled_and_goes_on_feeding_itself() -> None:
+    model = variates()
+    swap_attention(model, length=L, primer=LIVELY, series=turned)
+    x = series().mT
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    other = torch.load(file, weights_only=False)
+    same(other(x), model(x))
+    assert type(other.encoder.layers[0].self_attn).__name__ == "PrimedMultiheadAttention"
+    with torch.no_grad():
+        other.encoder.layers[0].self_attn.primer.gains.zero_()
+    assert not torch.allclose(other(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_model_in_half_precision_can_be_swapped(dtype: torch.dtype, masked: bool) -> None:
+    attention = nn.MultiheadAttention(D, H, batch_first=True).to(dtype)
+    x = tokens().to(dtype)
+    mask = torch.ones(N, N, dtype=torch.bool).triu(1) if masked else None
+    before, _ = attention(x, x, x, attn_mask=mask)
+    swap_attention(attention, length=L)
+    with priming(attention, series()):
+        after, _ = attention(x, x, x, attn_mask=mask)
+    assert after.dtype == dtype
+    assert_close(after, before, rtol=0.05, atol=0.05)
 
 
 # ---------------------------------------------------------------- what stays, what is reported
@@ -409,6 +529,41 @@ def test_undo_puts_everything_back() -> None:
     assert type(model.encoder.layers[0].self_attn) is nn.MultiheadAttention
     assert list(model.state_dict()) == names
     same(model(x), before)
+
+
+class Named(nn.MultiheadAttention):
+    """Has something named primer."""
+
+    def __init__(self, *, part: bool) -> None:
+        super().__init__(D, H, batch_first=True)
+        self.primer = nn.Linear(2, 3) if part else "a name of its own"
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_a_name_that_is_taken_is_refused_and_the_model_is_as_it_was(part: bool) -> None:
+    model = nn.ModuleList([nn.MultiheadAttention(D, H, batch_first=True), Named(part=part)])
+    names, kept = list(model.state_dict()), model[1].primer
+    with pytest.raises(InputError, match="1 has something named primer already, where its primer would live"):
+        swap_attention(model, length=L, share=False)
+    assert list(model.state_dict()) == names and model[1].primer is kept
+    assert [type(module) for module in model] == [nn.MultiheadAttention, Named]
+    swap_attention(model, length=L)  # the one primer lives in the first
+
+
+def test_a_swap_that_fails_on_the_way_leaves_the_model_as_it_was() -> None:
+    class Stubborn(nn.MultiheadAttention):
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "prime_place":
+                raise RuntimeError("not with me")
+            super().__setattr__(name, value)
+
+    model = nn.ModuleList([nn.MultiheadAttention(D, H), Stubborn(D, H)])
+    before = [(type(module), sorted(vars(module)), module._qkv_same_embed_dim) for module in model]
+    names = list(model.state_dict())
+    with pytest.raises(RuntimeError, match="not with me"):
+        swap_attention(model, length=L)
+    assert list(model.state_dict()) == names
+    assert [(type(module), sorted(vars(module)), module._qkv_same_embed_dim) for module in model] == before
 
 
 # ---------------------------------------------------------------- adapters
@@ -483,6 +638,30 @@ def test_an_adapter_finds_the_dropout() -> None:
 # ---------------------------------------------------------------- bad input
 
 
+class Rolled(nn.MultiheadAttention):
+    """Does something to its queries first."""
+
+    def forward(self, query: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return super().forward(query.roll(1, dims=0), *args, **kwargs)
+
+
+def patched() -> nn.MultiheadAttention:
+    module = nn.MultiheadAttention(D, H)
+    module.forward = lambda *args, **kwargs: args[0]  # type: ignore[method-assign]
+    return module
+
+
+def test_why_there_is_nothing_to_swap_is_said() -> None:
+    model = variates()
+    with pytest.raises(InputError, match=r"no attention to swap in Variates: where= leaves out encoder.layers.0.self_"):
+        swap_attention(model, length=L, where=lambda path, module: False)
+    swap_attention(model, length=L)
+    with pytest.raises(
+        InputError, match=r"encoder.layers.0.self_attn, encoder.layers.1.self_attn has been swapped alr"
+    ):
+        swap_attention(model, length=L)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -490,6 +669,9 @@ def test_an_adapter_finds_the_dropout() -> None:
         (lambda: swap_attention(nn.MultiheadAttention(D, H)), "length is needed to make a primer"),
         (lambda: swap_attention(nn.MultiheadAttention(D, H), length=L, primer="ful"), "did you mean 'full'"),
         (lambda: swap_attention(nn.MultiheadAttention(D, H), length=L, primer="random"), "give tokens"),
+        (lambda: swap_attention(nn.MultiheadAttention(D, H), length=L, primer={"pair_offsets": True}), "give tokens"),
+        (lambda: swap_attention(Rolled(D, H), length=L), "Rolled cannot be swapped: its class Rolled has a forward of"),
+        (lambda: swap_attention(patched(), length=L), "has a forward of its own, which would be lost: give an adapter"),
         (lambda: swap_attention(nn.MultiheadAttention(D, H), length=L, modulate="q"), "unknown modulate 'q'"),
         (lambda: priming(nn.Linear(3, 2), None).__enter__(), "Linear has no swapped attention"),
         (lambda: of_heads(layout="b k"), "unknown layout 'b k'"),

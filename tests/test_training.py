@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ import primecast.training as training
 from primecast.errors import InputError
 from primecast.losses import LOSSES, create_loss
 from primecast.models import create_model
+from primecast.models.naive import SeasonalNaive
 from primecast.training import (
     SCHEDULES,
     History,
@@ -419,6 +421,31 @@ def test_validation_windows_that_are_not_finite_stop_training() -> None:
         train_tiny(val=val)
 
 
+def test_a_training_that_cannot_go_on_leaves_the_best_weights_in_eval_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scripted(monkeypatch, [5.0, 4.0, 4.5, math.nan])
+    model = Tiny()
+    with pytest.raises(TrainingError, match="the validation error is nan after epoch 4"):
+        train_tiny(model, epochs=5, schedule="constant")
+    assert same(weights(model), seen[1]) and not same(weights(model), seen[3])
+    assert not any(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_loss_that_is_not_finite_leaves_the_best_weights_so_far(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
+    seen = scripted(monkeypatch, [5.0, 4.0])
+    model, calls = Tiny(), []
+    start = weights(model)
+
+    def loss(forecast: Tensor, truth: Tensor) -> Tensor:
+        calls.append(1)
+        return F.mse_loss(forecast, truth) * (math.nan if len(calls) == 4 * (epoch - 1) + 2 else 1)
+
+    with pytest.raises(TrainingError, match=f"the training loss is nan at epoch {epoch}, step 2"):
+        train_tiny(model, loss=loss)
+    assert same(weights(model), start if epoch == 1 else seen[1])
+    assert not any(module.training for module in model.modules())
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -447,6 +474,25 @@ def test_validation_windows_that_are_not_finite_stop_training() -> None:
 def test_arguments_that_cannot_be_used_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train_tiny(**changes)
+
+
+def test_numbers_of_numpy_and_a_folder_as_text_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no such checks
+    whole = {"batch_size": np.int64(5), "epochs": np.int32(3), "patience": np.int64(3), "seed": np.uint8(2)}
+    plain, numpys, again = Tiny(), Tiny(), Tiny()
+    train_tiny(plain, lr=float(np.float32(0.01)), rates={"head": 0.5})
+    given = {**whole, "lr": np.float32(0.01), "rates": {"head": np.float64(0.5)}, "save_every": np.int16(2)}
+    train_tiny(numpys, **given, state=str(tmp_path))
+    train_tiny(again, lr=float(np.float32(0.01)), rates={"head": 0.5}, state=tmp_path)
+    assert same(weights(plain), weights(numpys)) and same(weights(plain), weights(again))
+    assert evaluate(plain, Source(VAL, seed=1), batch_size=np.int64(7)).windows == VAL
+
+
+@pytest.mark.parametrize("name", ["batch_size", "epochs", "patience", "save_every", "seed"])
+def test_numbers_that_are_not_whole_are_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no such checks
+    with pytest.raises(InputError, match=rf"{name} is 2\.5; it must be a whole number"):
+        train_tiny(**{name: 2.5})
 
 
 def test_the_largest_seed_is_a_seed() -> None:
@@ -561,6 +607,27 @@ def test_predict_gives_every_window_in_order_as_an_ordinary_tensor() -> None:
     gain = torch.ones(1, requires_grad=True)
     (forecast * gain).sum().backward()
     assert gain.grad is not None
+
+
+@pytest.mark.parametrize("score", [evaluate, predict])
+def test_scoring_leaves_the_model_on_its_device_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, score: Callable[..., object]
+) -> None:
+    """There is one device here, so where the model is moved to is written down instead."""
+    model, windows, moves = Tiny(), Source(VAL, seed=1), []
+    monkeypatch.setattr(model, "to", lambda device: moves.append(device))
+    monkeypatch.setattr(training, "_gather", lambda windows, index, device: windows.batch(index))
+    score(model, windows)
+    model.body.to("meta")  # the first parameter says where the model is
+    monkeypatch.setattr(model, "forward", lambda x, marks: torch.zeros(len(x), HORIZON, CHANNELS))
+    monkeypatch.setattr(training, "_autocast", lambda precision, device: torch.no_grad())
+    score(model, windows)
+    score(model, windows, device="cpu")
+    assert moves == [torch.device("cpu"), torch.device("meta"), torch.device("cpu")]
+
+
+def test_a_model_without_parameters_is_scored_on_the_cpu() -> None:
+    assert predict(SeasonalNaive(lookback=LOOKBACK, horizon=HORIZON, season=2), Source(VAL, seed=1)).shape[0] == VAL
 
 
 @pytest.mark.parametrize("score", [evaluate, predict])

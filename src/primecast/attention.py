@@ -21,6 +21,7 @@ Letters: b batch, h heads, g 1 or h, i asking token, j answering token, n tokens
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +29,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from primecast.blocked import blocked_attention
-from primecast.dropout import drop
+from primecast.dropout import drop, traced
 from primecast.errors import InputError, unknown
 
 MODULATE = ("k", "v", "kv")
@@ -156,6 +157,7 @@ def pair_scores(
     if prime is None or "k" not in modulate:
         move = position or _stay
         return (move(q) * scale) @ move(k).mT
+    q, k = _as_wide(prime, q, k)
     if isinstance(prime, Prime):
         return factored_scores(q * scale, k, prime, position)
     return materialized_scores(q * scale, k, prime, position)
@@ -168,12 +170,20 @@ def pair_mix(
     prime: Prime | Float[Tensor, "b i j d"] | None = None,
     modulate: str = "kv",
 ) -> Float[Tensor, "b h i k"]:
-    """What attention returns: the values as each pair sees them, summed with the weights."""
+    """What attention returns: the values as each pair sees them, summed with the weights; it has the type of v."""
     if prime is None or "v" not in modulate:
-        return weights @ v
+        return weights.to(v.dtype) @ v
+    wide_weights, wide_v = _as_wide(prime, weights, v)
     if isinstance(prime, Prime):
-        return factored_mix(weights, v, prime)
-    return materialized_mix(weights, v, prime)
+        return factored_mix(wide_weights, wide_v, prime).to(v.dtype)
+    return materialized_mix(wide_weights, wide_v, prime).to(v.dtype)
+
+
+def _as_wide(prime: Prime | Tensor, *tensors: Tensor) -> list[Tensor]:
+    """The tensors in the widest type of them and the primer: a matrix product does not mix types."""
+    others = (prime.phi, prime.gains) if isinstance(prime, Prime) else (prime,)
+    widest = reduce(torch.promote_types, [x.dtype for x in (*tensors, *others)])
+    return [x.to(widest) for x in tensors]
 
 
 def attention_weights(
@@ -207,7 +217,8 @@ def attend(
 
     A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula, so that
     `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin. The factored form
-    runs in blocks with a gradient written by hand where nothing else is asked for (see blocked.py).
+    runs in blocks with a gradient written by hand where nothing else is asked for (see blocked.py), but not inside
+    torch.func, whose transforms need the plain formulas.
 
     prime:    modulates keys and values of each pair; None means that nothing does.
     modulate: "k", "v" or "kv": which of the two the primer touches.
@@ -216,14 +227,18 @@ def attend(
     dropout:  share of the weights set to zero. It is drawn whenever it is not 0: the caller knows whether it trains.
     position: applied to queries and to keys after priming (see `Position`).
 
+    The result has the type of v, whatever that of the primer. A token that may look at nobody gets 0.
+
     Example: `attend(q, k, v)`; `attend(q, k, v, prime=Primer("full", ...)(series))`.
     """
     check_prime(q, k, prime, modulate)
+    if not 0 <= dropout <= 1:
+        raise InputError(f"dropout {dropout} is not a share: it must lie between 0 and 1")
     if prime is None:
         move = position or _stay
         return F.scaled_dot_product_attention(move(q), move(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
-    plain = mask is None and bias is None and position is None and modulate == "kv"
-    if isinstance(prime, Prime) and plain and not torch.compiler.is_compiling():  # an export takes the plain formulas
+    nothing_else = mask is None and bias is None and position is None and modulate == "kv"
+    if isinstance(prime, Prime) and nothing_else and not traced() and prime.phi.numel():  # nothing has no blocks
         p = prime.complete()
         return blocked_attention(q, k, v, p.phi, p.gains, p.base, dropout)
     scores = pair_scores(q, k, prime=prime, modulate=modulate, position=position)
@@ -236,17 +251,26 @@ def masked_softmax(
     mask: Bool[Tensor, "#b #h i j"] | None,
     bias: Float[Tensor, "#b #h i j"] | None,
 ) -> Float[Tensor, "b h i j"]:
-    if bias is not None:
-        scores = scores + bias
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    return scores.softmax(-1)
+    if mask is None:
+        return (scores if bias is None else scores + bias).softmax(-1)
+    check_mask(mask)
+    lonely = ~mask.any(-1, keepdim=True)  # they may look at nobody: their weights are 0, as in torch's own attention
+    # Mask and bias first: they are small beside the scores of all samples and heads.
+    walls = torch.where(mask | lonely, 0.0 if bias is None else bias, -math.inf)
+    return (scores + walls).softmax(-1).masked_fill(lonely, 0.0)
 
 
 def _join(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    if mask is None or bias is None:
-        return mask if bias is None else bias
-    return bias.masked_fill(~mask, -math.inf)
+    if mask is None:
+        return bias
+    check_mask(mask)
+    return mask if bias is None else bias.masked_fill(~mask, -math.inf)
+
+
+def check_mask(mask: Tensor) -> None:
+    """Refuse numbers: torch's attention would add them, which here is what a bias is for."""
+    if mask.dtype != torch.bool:
+        raise InputError(f"the mask is of {mask.dtype}; it must be of torch.bool, True where i may look at j; see bias")
 
 
 def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: str) -> None:
@@ -260,32 +284,43 @@ def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: st
     if isinstance(prime, Prime):
         if prime.gains.ndim != 3:
             raise InputError("this primer has gains for each layer: pass prime.layer(index)")
-        pairs, samples = tuple(prime.phi.shape[-2:]), prime.phi.shape[0]
-        width = prime.gains.shape[0] * prime.gains.shape[2]
-        if prime.gains.shape[0] != heads or prime.phi.shape[1] not in (1, heads):
-            raise InputError(f"the primer was made for {prime.gains.shape[0]} heads, the attention has {heads}")
+        if prime.phi.ndim != 5:
+            raise InputError(f"the primer's phi has shape {tuple(prime.phi.shape)}, it must be (b, g, m, i, j)")
+        samples, groups, activations, *pairs = prime.phi.shape
+        own_heads, units, own_size = prime.gains.shape
+        width = own_heads * own_size
+        if own_heads != heads or groups not in (1, heads):
+            raise InputError(f"the primer was made for {own_heads} heads, the attention has {heads}")
+        if activations != units:
+            raise InputError(f"the primer's phi has {activations} hidden units, its gains have {units}")
     else:
-        pairs, samples, width = tuple(prime.shape[1:3]), prime.shape[0], prime.shape[3]
-    if pairs != (asking, answering):
+        if prime.ndim != 4:
+            raise InputError(f"the primer F has shape {tuple(prime.shape)}, it must be (b, i, j, d)")
+        samples, *pairs, width = prime.shape
+    if pairs != [asking, answering]:
         raise InputError(
             f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {asking} x {answering}"
         )
     if width != heads * size or samples != batch:
         raise InputError(f"the primer has batch {samples} and width {width}, the attention {batch} and {heads * size}")
+    if isinstance(prime, Prime):
+        for name, part, shape in (("base", prime.base, (heads, size)), ("pairs", prime.pairs, (asking, answering))):
+            if part is not None and part.shape != shape:
+                raise InputError(f"the primer's {name} has shape {tuple(part.shape)}, the attention needs {shape}")
 
 
 # ---------------------------------------------------------------- modules
 
 
 class AttentionMap(nn.Identity):
-    """The place where attention weights can be seen: register a forward hook here.
+    """The place where attention weights can be seen: register a forward hook or pre-hook here.
 
     Weights pass through it only while somebody listens; without a hook standard attention never forms them.
     """
 
     @property
     def watched(self) -> bool:
-        return len(self._forward_hooks) > 0
+        return len(self._forward_hooks) + len(self._forward_pre_hooks) > 0
 
 
 @dataclass(frozen=True)
@@ -501,6 +536,8 @@ class MultiHeadAttention(nn.Module):
 
     To see the weights, hook `attention.mechanism.map`, or call `attention_weights`.
     """
+
+    attends = True  # what `parameter_overhead` counts as attention
 
     def __init__(
         self,

@@ -4,8 +4,9 @@
     MASE        MAE / (mean |y(t) - y(t - season)| over the training rows): below 1 it beats repeating the last season
     coverage, width   of each interval: the share of truths inside it, and its mean width
 
-Everything is per channel and, in the row "overall", over all cells; of RMSE, MAE and width that is a sensible number
-only when the channels share a unit, MASE and coverage have none. Truths that were missing in the data count nowhere.
+Everything is per channel and, in the last row, "overall", over all cells; of RMSE, MAE and width that is a sensible
+number only when the channels share a unit, MASE and coverage have none. Truths that were missing in the data count
+nowhere.
 
 Letters: w origins, h steps, n channels.
 """
@@ -24,8 +25,8 @@ OVERALL = "overall"
 class Backtest:
     """forecasts: a row per origin (`cutoff`, the last row looked at), time and channel, as neuralforecast lays it out.
 
-    scores: a row per channel and the row "overall"; columns rmse, mae, mase, naive_rmse, naive_mae, coverage-80,
-            width-80 and so on.
+    scores: a row per channel and the last one, "overall"; columns rmse, mae, mase, naive_rmse, naive_mae, coverage-80,
+            width-80 and so on. The naive ones are of the origins that have a season of rows before them.
     """
 
     forecasts: pd.DataFrame
@@ -50,7 +51,7 @@ def tabulate(
     naive_mae: Float[np.ndarray, "n"],
     radii: Mapping[float, Float[np.ndarray, "w h n"]],
 ) -> Backtest:
-    """The two frames of a backtest from its arrays; a truth of NaN is missing. naive_mae: the divisor of MASE."""
+    """The two frames of a backtest from its arrays; what is NaN is not known. naive_mae: the divisor of MASE."""
     windows, horizon, width = truth.shape
     order = (0, 2, 1)  # origin, channel, step: channel after channel within an origin
     columns: dict[str, object] = {
@@ -65,10 +66,8 @@ def tabulate(
     for level in sorted(radii):
         columns[f"primecast-hi-{level:g}"] = (forecast + radii[level]).transpose(order).ravel()
 
-    rows = {}
-    for name, of in [(channel, slice(place, place + 1)) for place, channel in enumerate(channels)] + [
-        (OVERALL, slice(None))
-    ]:
+    rows = []
+    for of in [slice(place, place + 1) for place in range(width)] + [slice(None)]:
         error = (forecast - truth)[..., of]
         naive_error = (naive - truth)[..., of]
         scaled = np.abs(error).reshape(-1, error.shape[-1]) / np.where(naive_mae[of] > 0, naive_mae[of], np.nan)
@@ -84,8 +83,9 @@ def tabulate(
             inside = np.where(np.isnan(error), np.nan, np.abs(error) <= radius)
             row[f"coverage-{level:g}"] = _mean(inside)
             row[f"width-{level:g}"] = _mean(2 * radius)
-        rows[name] = row
-    return Backtest(forecasts=pd.DataFrame(columns), scores=pd.DataFrame.from_dict(rows, orient="index"))
+        rows.append(row)
+    # A list, not a mapping: a channel may be called "overall", too.
+    return Backtest(forecasts=pd.DataFrame(columns), scores=pd.DataFrame(rows, index=[*channels, OVERALL]))
 
 
 def _stamps(times: list[pd.Index], width: int) -> pd.Index:

@@ -12,6 +12,7 @@ With k_m = u_m * k, v_m = u_m * v, G the gradient of the output, and the base a 
                dq = sum_m (a phi_m t) k_m        dk_m = (a phi_m t)^T q      dv_m = (a phi_m)^T G
 
 where maps are multiplied entry by entry, and G . out, one number per query, is the row sum of a (sum_m phi_m p_m).
+Where the gradient is to be differentiated once more, autograd takes it of the formula of the forward pass instead.
 Half-precision inputs are computed in single precision: a block's maps stay in cache either way.
 
 Letters: b batch, h heads, g 1 or h, i asking token, j answering token, k head size, m hidden units.
@@ -24,7 +25,6 @@ from typing import Any, cast
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from primecast.dropout import draw, share
 
@@ -48,7 +48,7 @@ def blocked_attention(
     base: Float[Tensor, "h k"] | None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "b h i k"]:
-    """softmax and mix of prime attention; differentiable once, in everything but the dropout."""
+    """softmax and mix of prime attention; differentiable in everything but the dropout."""
     inputs = [q, k, v, phi, gains, base]
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
@@ -166,7 +166,7 @@ class _Blocked(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor, base: Tensor | None, dropout: float
     ) -> Tensor:
-        q = _scaled(q, 1 / math.sqrt(q.shape[-1]))
+        given, q = q, _scaled(q, 1 / math.sqrt(q.shape[-1]))
         factors = _factors(gains, base)
         blocks = _Blocks(q, k)
         keys = blocks.of_answering([_scaled(k, u).mT for u in factors])
@@ -190,15 +190,45 @@ class _Blocked(torch.autograd.Function):
                 if unit is not None:
                     torch.mul(spread, unit, out=scores)
                 _product(a if unit is None else scratch, value, into=mixed, add=m > 0)
-        ctx.save_for_backward(q, k, v, phi, gains, base, weights, bits, out)
+        ctx.save_for_backward(given, k, v, phi, gains, base, weights, bits, out)
         ctx.dropout = dropout
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         with torch.autocast(up.device.type, enabled=False):
+            if torch.is_grad_enabled():  # the gradient is to be differentiated, too
+                return _plain_backward(ctx.dropout, up, *ctx.saved_tensors)
             return _backward(ctx.dropout, up.contiguous(), *ctx.saved_tensors)
+
+
+def _plain_backward(
+    dropout: float,
+    up: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    phi: Tensor,
+    gains: Tensor,
+    base: Tensor | None,
+    weights: Tensor,
+    bits: Tensor | None,
+    out: Tensor,
+) -> tuple[Tensor | None, ...]:
+    """The same gradients by autograd over the formula of the forward pass, which torch can differentiate again."""
+    # Views, because two of the inputs may be one tensor.
+    inputs = [None if x is None else x.view_as(x) for x in (q, k, v, phi, gains, base)]
+    q, k, v, phi, gains = (x for x in inputs[:5] if x is not None)
+    if inputs[5] is not None:
+        phi = torch.cat([phi, torch.ones_like(phi[:, :, :1])], dim=2)
+        gains = torch.cat([gains, inputs[5][:, None]], dim=1)
+    keys, values = (x[:, :, None] * gains[:, :, None] for x in (k, v))  # b h m j k
+    scores = (phi * (q[:, :, None] / math.sqrt(q.shape[-1]) @ keys.mT)).sum(2)
+    a = scores.softmax(-1) if bits is None else scores.softmax(-1) * share(bits, dropout, q.dtype)
+    mixed = ((a[:, :, None] * phi) @ values).sum(2)
+    asked = [x for x in inputs if x is not None and x.requires_grad]
+    found = iter(torch.autograd.grad(mixed, asked, up, create_graph=True))
+    return *(next(found) if x is not None and x.requires_grad else None for x in inputs), None
 
 
 def _backward(
@@ -214,7 +244,8 @@ def _backward(
     bits: Tensor | None,
     out: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of everything `_Blocked.forward` was given; q comes scaled."""
+    """Gradients of everything `_Blocked.forward` was given."""
+    q = _scaled(q, 1 / math.sqrt(q.shape[-1]))
     factors = _factors(gains, base)
     blocks = _Blocks(q, k)
     keys, values = [_scaled(k, u) for u in factors], [_scaled(v, u) for u in factors]

@@ -333,7 +333,7 @@ def _hand_over(
             from primecast.report import gather, write_report
 
             title = "stdin" if source == STREAM else Path(source).name
-            write_report(gather(fitted, frame, title=title, level=levels), report)
+            write_report(gather(fitted, frame, title=title, level=levels, **options), report)
             _say(f"wrote {report}")
     if as_json:
         rows = {"time": [str(time) for time in ahead.index], **{str(c): _cells(ahead[c]) for c in ahead}}
@@ -356,7 +356,7 @@ def _told(fitted: Any) -> dict[str, Any]:
 
 def _write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
     label = str(frame.index.name or "time")
-    text = frame.to_csv(index=index, index_label=label, lineterminator="\n", float_format="%.7g")  # a float32's digits
+    text = frame.to_csv(index=index, index_label=label, lineterminator="\n")
     if out == STREAM:
         typer.echo(text, nl=False)
         return

@@ -32,11 +32,19 @@ def share(bits: Int16[Tensor, "..."], rate: float, dtype: torch.dtype) -> Float[
 
 def drop(x: Float[Tensor, "..."], rate: float) -> Float[Tensor, "..."]:
     """x with a share of its entries set to zero and the others scaled up; no draw where the rate is 0."""
-    if (
-        torch.compiler.is_compiling()
-    ):  # a compiler fuses torch's own, and mistakes the size of bits seen as another type
+    if rate == 0:
+        return x
+    if traced():  # a compiler mistakes the size of bits seen as another type, and vmap draws for its own functions only
         return F.dropout(x, rate)
-    return x * share(draw(*x.shape, device=x.device), rate, x.dtype) if rate > 0 else x
+    return x * share(draw(*x.shape, device=x.device), rate, x.dtype)
+
+
+def traced() -> bool:
+    """Whether torch does not just run what it is given: it compiles or exports it, or transforms it by torch.func.
+
+    Then all must be made of torch's own differentiable functions.
+    """
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 class Dropout(nn.Module):

@@ -111,7 +111,7 @@ def resolve(spec: Spec) -> Plan:
     chosen = preset(spec.dataset, name=spec.preset, horizon=spec.horizon)
     own = MODELS[spec.model].settings
     if own is not None:
-        chosen = {"loss": chosen["loss"], **own(spec.dataset)}
+        chosen = {"loss": chosen["loss"], **own(spec.dataset, spec.horizon)}
     for name, value in chosen.items():
         if name == "loss":
             loss = str(value)

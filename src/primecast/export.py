@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor, nn
 
 from primecast.data.roles import show_known
+from primecast.data.tables import zone_name
 from primecast.data.windows import Scaler
 from primecast.errors import InputError
 from primecast.files import write_bytes_atomically
@@ -115,7 +116,7 @@ def export_forecaster(forecaster: Forecaster, path: Path | str) -> None:
         "lookback": str(forecaster.lookback),
         "horizon": str(forecaster.horizon),
         "frequency": str(index.freqstr) if isinstance(index, pd.DatetimeIndex) else "none: rows are counted",
-        "zone": str(index.tz) if isinstance(index, pd.DatetimeIndex) and index.tz is not None else "none",
+        "zone": zone_name(index.tz) if isinstance(index, pd.DatetimeIndex) and index.tz is not None else "none",
         "units": "original",
     }
     _write_onnx(_program(module, list(example.values())), Path(path), list(example), metadata)
@@ -159,7 +160,9 @@ class InUnits(nn.Module):
             marks = show_known(torch.cat(list(given.values()), dim=-1), known=known, lookback=window.shape[1])
         forecast = self.model(((window - mean) / std).float(), marks).double()
         original = (forecast * std + mean)[..., : self.targets]
-        return torch.where(self.constant, window[:, -1:, : self.targets], original)
+        past = window[..., : self.targets]
+        still = self.constant & (past == mean[: self.targets]).all(1, keepdim=True)
+        return torch.where(still, past[:, -1:], original)
 
 
 # ---------------------------------------------------------------- the exporters

@@ -4,7 +4,8 @@
 
 It is the benchmark's own line (the same split, fit and evaluate) with a table at both ends. The first 70 % of the rows
 train, the next 10 % say when to stop, the last 20 % score; `periods_` has their dates. What comes after the training
-rows is held out: its errors make the intervals, its windows show the relations.
+rows is held out: its errors make the intervals, its windows show the relations. A held-out window looks at what
+`predict` would have seen at its origin, and no interval hears of an error before its truth was there (`Known`, `Past`).
 
 Letters: t rows, m windows, l look-back, h horizon, n channels.
 """
@@ -13,6 +14,7 @@ import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, replace
 from importlib import import_module
 from importlib.metadata import version
@@ -37,9 +39,20 @@ from primecast.data.frames import (
     listed,
     to_numbers,
 )
-from primecast.data.layouts import Layout, open_table
+from primecast.data.known import Known, Past, SeasonAgo, SeenWindows, padded
+from primecast.data.layouts import Layout, open_table, reopen_table
 from primecast.data.roles import Roles, RoleWindows, TargetsOnly, of_known, shifts, show_known, with_roles
-from primecast.data.tables import Table, calendar_marks, checked, index_of, rows_until, step_of
+from primecast.data.tables import (
+    Table,
+    calendar_marks,
+    check_step,
+    checked,
+    continued,
+    in_step,
+    index_of,
+    rows_until,
+    step_of,
+)
 from primecast.data.windows import Scaler, Windows, split
 from primecast.errors import InputError, unknown
 from primecast.hub import model_card, pull, push
@@ -84,7 +97,8 @@ class Forecaster:
     loss, lr, batch_size, epochs, patience, schedule, seed: of the training, see `fit`.
     device, precision: what it is trained on and with, see `fit`; forecasts are made on the CPU in float32.
     missing:   what to do with missing values: "error", "interpolate", "ffill" or "mask", see POLICIES.
-    season:    steps of the seasonal-naive forecast it is compared with; from the dates when None.
+    season:    steps of the seasonal-naive forecast it is compared with, which may be more than the look-back; from the
+               dates when None.
     refit:     train once more, on all rows and for as many epochs as were best, before forecasting. Scores and
                intervals stay those of the model that had not seen the held-out rows. It doubles the time.
 
@@ -112,13 +126,14 @@ class Forecaster:
     naive_mae_: Float64[np.ndarray, "n"]  # of the seasonal naive forecast on the training rows, in original units
     calibration_: Float32[np.ndarray, "m h n"]  # errors on held-out windows, scaled, in time order
     stride_: int  # rows between those windows
-    rows_: int  # rows seen since the first
+    rows_: int  # rows since the last of those windows of `fit` ended
     periods_: dict[str, tuple[str, str]]  # first and last row of train, val and test
     scores_: Scores
     naive_scores_: Scores
     history_: History
     data_: Table  # all rows of `fit`; not saved
     facts_: dict[str, Any]  # what the model card tells
+    fitted_: dict[str, Any]  # the arguments it was fitted with
 
     def __init__(
         self,
@@ -230,36 +245,50 @@ class Forecaster:
         roles = Roles.of(columns, past=self.past or (), future=self.future or ())
         table = table.of(roles)
         dataset = dataset_from_frame(table.frame, season=self.season)
-        splits = split(dataset, lookback=self.lookback, horizon=self.horizon)
-        gaps = table.gaps if self.missing == "mask" and table.gaps.any() else None
-        train, val, test = (with_roles(windows, roles, gaps) for windows in (splits.train, splits.val, splits.test))
-        val, test = val.complete(), test.complete()
+        with np.errstate(over="ignore", invalid="ignore"):  # `_check_magnitude` says whose
+            splits = split(dataset, lookback=self.lookback, horizon=self.horizon)
+        _check_magnitude(table, splits.scaler)
+        trained, tested = len(splits.train.series), splits.test.rows.start + self.lookback
+        unknown_yet = [name for place, name in enumerate(roles.columns) if table.gaps[:trained, place].all()]
+        if unknown_yet:
+            raise InputError(
+                f"these channels have no value in the {trained} rows that train: {listed(unknown_yet)}; drop them"
+            )
+        if dataset.season >= trained:
+            raise InputError(f"season is {dataset.season}; it must be less than the {trained} rows that train")
 
         # All of it happens to a copy: this one stays as it was until everything has worked.
         new = Forecaster(**self.get_params())
-        new.roles_, new.layout_, new.columns_, new.scaler_ = roles, layout, columns, splits.scaler
+        new.fitted_ = deepcopy(self.get_params())
+        new.roles_, new.layout_, new.columns_ = roles, layout, columns
+        known = Known.of(table)
+        seen = known.table_at(table, trained)  # a gap over the border is not bridged from beyond it
+        new.scaler_ = Scaler.fit(seen.frame.to_numpy())
+        train = new._windows(seen, range(trained))
+        val = new._held_out(table, range(trained - self.lookback, tested)).complete()
+        test = new._held_out(table, range(tested - self.lookback, len(table))).complete()
         new.model_ = new._build(channels=train.channels, marks=train.mark_count)
         new.history_ = new._train(new.model_, train, val, epochs=self.epochs)
         new.scores_ = _of_targets(evaluate(_scored(new.model_, roles), test, batch_size=self.batch_size), roles)
-        new.season_ = min(dataset.season, self.lookback)
-        naive = SeasonalNaive(lookback=self.lookback, horizon=self.horizon, season=new.season_)
-        new.naive_scores_ = _of_targets(evaluate(_scored(naive, roles), test), roles)
-        trained = len(splits.train.series)
+        new.season_ = dataset.season
+        ago = SeasonAgo(test, known.scaled(new.scaler_), season=new.season_)
+        naive = SeasonalNaive(lookback=ago.lookback, horizon=self.horizon, season=ago.lookback)
+        new.naive_scores_ = _of_targets(evaluate(_scored(naive, roles), ago), roles)
         new.naive_mae_ = _naive_mae(table.truth[:trained, : len(roles.targets)], new.season_)
         new.constant_ = (table.frame.max() == table.frame.min()).to_numpy()[: len(roles.targets)]
-        new.calibration_, ends = new._errors(table, range(trained - self.lookback, len(table)))
-        new.stride_ = int(np.median(np.diff(ends))) if len(ends) > 1 else 1
-        tested = splits.test.rows.start + self.lookback
         new.periods_ = {
             name: (str(table.frame.index[first]), str(table.frame.index[after - 1]))
             for name, first, after in (("train", 0, trained), ("val", trained, tested), ("test", tested, len(table)))
         }
+        past = new._past(table, range(trained, len(table)))
+        new.calibration_, new.stride_ = past.errors(len(table)), past.stride or 1
+        new.rows_ = len(table) - int(past.ends[-1])
         if self.refit:
             new.model_ = new._build(channels=train.channels, marks=train.mark_count)
             everything = new._windows(table, range(len(table)))
             new._train(new.model_, everything, val, epochs=new.history_.best_epoch)
-        new.data_, new.rows_ = table, len(table)
-        new.facts_ = new._facts(table, val_errors=ends <= tested)
+        new.data_ = table
+        new.facts_ = new._facts(table, val_errors=past.ends <= tested)
         new.recent_ = table.last(self.lookback + self.horizon)
         vars(self).update(vars(new))
         return self
@@ -295,24 +324,41 @@ class Forecaster:
             lookback=self.lookback,
             horizon=self.horizon,
         )
-        return with_roles(windows, self.roles_, table.gaps if self.missing == "mask" else None)
+        masked = self.missing == "mask" and table.gaps.any()
+        return with_roles(windows, self.roles_, table.gaps if masked else None)
 
-    def _errors(
-        self, table: Table, rows: range, *, thin: bool = True
-    ) -> tuple[Float32[np.ndarray, "m h n"], Int64[np.ndarray, "m"]]:
-        """Scaled absolute errors of the windows in these rows, some of them, and the row after each one's last."""
-        windows = self._windows(table, rows).complete()
+    def _held_out(self, table: Table, rows: range) -> RoleWindows:
+        """The same, where each looks at what was known at its origin."""
+        windows = self._windows(table, rows)
+        if self.missing != "interpolate" or not table.gaps.any():
+            return windows  # all other policies fill a gap with what was known before it
+        known = Known.of(table).scaled(self.scaler_)
+        return replace(windows, base=SeenWindows(**vars(windows.base), known=known))
+
+    def _past(self, table: Table, origins: range, *, thin: bool = True) -> Past:
+        """The forecasts from these rows on of which a truth can be had, some of them."""
+        rows = np.arange(origins.start, origins.stop - self.horizon + 1)
+        if self.missing == "mask":
+            gone = table.gaps[:, : len(self.roles_.targets)].any(axis=1)
+            before = np.concatenate([[0], np.cumsum(gone)])  # gaps before each row
+            rows = rows[before[rows + self.horizon] == before[rows]]
         if thin:
-            windows = windows.only(thinned(len(windows), cells=self.horizon * len(self.roles_.targets)))
-        errors = []
-        for index in torch.arange(len(windows)).split(self.batch_size):
-            batch = windows.batch(index)
-            with torch.inference_mode():
-                errors.append(
-                    (self.model_.eval()(batch.x, batch.marks) - batch.y)[..., : windows.targets].abs().numpy()
-                )
-        ends = windows.numbers.numpy() + rows.start + self.lookback + self.horizon
-        return np.concatenate(errors), ends
+            rows = rows[thinned(len(rows), cells=self.horizon * len(self.roles_.targets))]
+        return self._forecasts(table, rows)
+
+    def _forecasts(self, table: Table, origins: Int64[np.ndarray, "m"]) -> Past:
+        """What the model said, or would have said, at these rows, scaled; all of them have a look-back before them."""
+        targets = len(self.roles_.targets)
+        forecasts = [np.zeros((0, self.horizon, targets), dtype=np.float32)]
+        if len(origins):
+            rows = range(int(origins[0]) - self.lookback, int(origins[-1]) + self.horizon)
+            windows = self._held_out(padded(table, rows.stop), rows)
+            for part in torch.from_numpy(origins - origins[0]).split(self.batch_size):
+                batch = windows.batch(part)
+                with torch.inference_mode():
+                    forecasts.append(self.model_.eval()(batch.x, batch.marks)[..., :targets].numpy())
+        never = table.gaps[:, :targets] if self.missing == "mask" else None
+        return Past(np.concatenate(forecasts), origins, Known.of(table).scaled(self.scaler_), never)
 
     # ---------------------------------------------------------------- forecasting
 
@@ -338,11 +384,14 @@ class Forecaster:
         table, layout = (self.recent_, self.layout_) if data is None else self._read(data)
         if len(table) < self.lookback:
             raise InputError(f"a forecast looks at {self.lookback} rows, the frame has {len(table)}")
-        recent, table = table.last(self.lookback + self.horizon), table.last(self.lookback)
-        ahead = future_index(index_of(table.frame), self.horizon)
-        point = self._forecast(table, ahead, self._known(future, table, ahead))
-        late = self._begun(recent) if adaptive and levels else None
-        radii = {one: self._radius(one, self.calibration_, adaptive=adaptive, late=late) for one in levels}
+        seen, still = table.last(self.lookback), self._still(table)
+        ahead = future_index(index_of(seen.frame), self.horizon)
+        point = self._forecast(seen, ahead, self._known(future, seen, ahead), still=still)
+        late = self._begun(table) if adaptive and levels else None
+        radii = {
+            one: self._radius(one, self.calibration_, adaptive=adaptive, stride=self.stride_, late=late, still=still)
+            for one in levels
+        }
         bounds = {}
         for sign, side, order in ((-1, "lo", levels[::-1]), (1, "hi", levels)):
             for one in order:
@@ -350,7 +399,9 @@ class Forecaster:
                 bounds[f"{side}-{one:g}"] = pd.DataFrame(moved, index=ahead, columns=point.columns)
         return layout.render(point, bounds)
 
-    def _forecast(self, table: Table, ahead: Index, known: Float64[np.ndarray, "h c"]) -> pd.DataFrame:
+    def _forecast(
+        self, table: Table, ahead: Index, known: Float64[np.ndarray, "h c"], *, still: Bool[np.ndarray, "n"]
+    ) -> pd.DataFrame:
         """The forecast of the targets after the last row of the table, in original units and the order they came in."""
         roles, values = self.roles_, self.scaler_.transform(table.frame.to_numpy())
         channels = len(roles.channels)
@@ -369,8 +420,14 @@ class Forecaster:
         full = np.zeros((self.horizon, len(roles.columns)))
         full[:, :channels] = scaled.double().numpy()
         forecast = self.scaler_.inverse(full)[:, : len(roles.targets)]
-        forecast[:, self.constant_] = table.frame.to_numpy()[-1, : len(roles.targets)][self.constant_]
+        forecast[:, still] = table.frame.to_numpy()[-1, : len(roles.targets)][still]
         return pd.DataFrame(forecast, index=ahead, columns=list(roles.targets))
+
+    def _still(self, table: Table) -> Bool[np.ndarray, "n"]:
+        """Which targets were constant in `fit` and are what they were in all of these rows."""
+        targets = len(self.roles_.targets)
+        still = (table.frame.to_numpy()[:, :targets] == self.scaler_.mean[:targets]).all(axis=0)
+        return np.asarray(self.constant_ & still)
 
     def _known(self, future: object, table: Table, ahead: Index) -> Float64[np.ndarray, "h c"]:
         """What is known of the future covariates, the last known value elsewhere."""
@@ -379,16 +436,7 @@ class Forecaster:
             raise InputError("this Forecaster has no future covariates: name them with Forecaster(future=[...])")
         held = pd.DataFrame(np.nan, index=ahead, columns=names)
         if future is not None:
-            given, _ = open_table(future, **_names_in(future, self.layout_))
-            if isinstance(future, np.ndarray):
-                given = given.iloc[: self.horizon].set_axis(ahead[: len(given)], axis="index").set_axis(names, axis=1)
-            absent = [name for name in names if name not in given.columns]
-            if absent:
-                raise InputError(f"the future frame has no column {listed(absent)}; it has {listed(given.columns)}")
-            numbers = to_numbers(given[names], source="the future frame")
-            if np.isinf(numbers).any():
-                raise InputError(f"the future frame holds {int(np.isinf(numbers).sum())} infinite values; correct them")
-            held = pd.DataFrame(numbers, index=given.index, columns=names).reindex(ahead)
+            held = self._given_future(future, names, ahead)
         unknown_cells = int(held.isna().to_numpy().sum())
         if unknown_cells:
             warnings.warn(
@@ -400,71 +448,130 @@ class Forecaster:
         last = table.frame[names].iloc[[-1]]
         return pd.concat([last, held]).ffill().to_numpy()[1:]
 
+    def _given_future(self, future: object, names: list[str], ahead: Index) -> pd.DataFrame:
+        """The rows `ahead` of a table of covariates, NaN where it has none."""
+        given, _ = reopen_table(future, self.layout_)
+        if isinstance(future, np.ndarray):
+            if given.shape[1] != len(names):
+                raise InputError(
+                    f"the future array has {given.shape[1]} columns, there are {len(names)} future covariates: "
+                    f"{listed(names)}"
+                )
+            given = given.iloc[: self.horizon].set_axis(ahead[: len(given)], axis="index").set_axis(names, axis=1)
+        given = given.rename(columns=str)
+        absent = [name for name in names if name not in given.columns]
+        if absent:
+            raise InputError(f"the future frame has no column {listed(absent)}; it has {listed(given.columns)}")
+        given = in_step(given, index_of(self.recent_.frame))
+        twice = given.index[given.index.duplicated()].unique()
+        if len(twice):
+            raise InputError(
+                f"{len(twice)} rows of the future frame occur more than once, the first {listed(twice[:3])}; keep one "
+                "of each, for example with df[~df.index.duplicated()]"
+            )
+        numbers = to_numbers(given[names], source="the future frame")
+        if np.isinf(numbers).any():
+            raise InputError(f"the future frame holds {int(np.isinf(numbers).sum())} infinite values; correct them")
+        return pd.DataFrame(numbers, index=given.index, columns=names).reindex(ahead)
+
     def _radius(
         self,
         level: float,
         errors: Float32[np.ndarray, "m h n"],
         *,
         adaptive: bool,
-        late: Float32[np.ndarray, "k h n"] | None = None,
+        stride: int,
+        late: Float32[np.ndarray, "k h n"] | None,
+        still: Bool[np.ndarray, "n"],
     ) -> Float64[np.ndarray, "h n"]:
         """Half the width of an interval, in original units."""
         spread = self.scaler_.std[: errors.shape[-1]]
-        scaled = radius(errors, level, adaptive=adaptive, stride=self.stride_, late=late).astype(np.float64)
-        return np.where(self.constant_, 0.0, scaled * spread)
+        scaled = radius(errors, level, adaptive=adaptive, stride=stride, late=late).astype(np.float64)
+        return np.where(still, 0.0, scaled * spread)
 
-    def _begun(self, recent: Table) -> Float32[np.ndarray, "k h n"] | None:
+    def _begun(self, table: Table) -> Float32[np.ndarray, "k h n"] | None:
         """Errors so far of the windows that have begun and not ended at the last of these rows; None without any."""
-        if self.horizon == 1 or len(recent) <= self.lookback or (self.missing == "mask" and recent.gaps.any()):
-            return None
-        now, ahead = len(recent), future_index(index_of(recent.frame), self.horizon - 1)
-        last = recent.frame.iloc[[-1] * len(ahead)].set_axis(ahead, axis="index")  # stands for what is to come
-        padded = recent.join(Table(last, np.zeros(last.shape, dtype=bool)))
-        errors, ends = self._errors(padded, range(len(padded)), thin=False)
-        return _so_far(
-            errors, ends, now=now, some=(ends > now) & ((ends - now) % self.stride_ == 0), stride=self.stride_
-        )
+        now, first = len(table), self._first_origin(table)
+        origins = np.arange(now - self.horizon + self.stride_, now - self.stride_ + 1, self.stride_)
+        origins = origins[origins >= first]
+        return self._forecasts(table, origins).errors(now) if len(origins) else None
 
     def update(self, data: object) -> "Forecaster":
         """Newer rows have come: forecasts start from them, and intervals learn from the errors made on them.
 
-        The model stays as it is. `data` may overlap what is known; its first new row must be the next one.
+        The model stays as it is. `data` may be a single row, and may overlap what is known; its first new row must be
+        the next one. All rows of an array are new, since they carry no numbers.
         """
         self._check_fitted("call fit(df) or load(path) first")
-        table, _ = self._read(data)
         before = self.recent_
-        new = table.after(before.frame.index[-1])
+        new = self._newer(data)
         if not len(new):
             return self
-        expected = future_index(index_of(before.frame), 1)[0]
-        if new.frame.index[0] != expected:
-            raise InputError(f"the next row is that of {expected}, but the newer rows begin at {new.frame.index[0]}")
-        joined = before.join(new)
-        if len(joined) >= self.lookback + self.horizon:
-            # One more window ends with every new row; those that keep to the stride of the others are kept.
-            errors, ends = self._errors(joined, range(len(joined)), thin=False)
-            fresh = ends > len(before)
-            kept = fresh & ((self.rows_ + ends - len(before)) % self.stride_ == 0)
-            most = max(len(self.calibration_), 1)
-            self.calibration_ = np.concatenate([self.calibration_, errors[kept]])[-most:]
+        joined = self._joined(new)
+        # One more window ends with every new row; those that keep to the stride of the others are kept.
+        first = max(self._first_origin(joined), len(before) + 1 - self.horizon)
+        past = self._past(joined, range(first, len(joined)), thin=False)
+        kept = (self.rows_ + past.ends - len(before)) % self.stride_ == 0
+        most = max(len(self.calibration_), 1)
+        self.calibration_ = np.concatenate([self.calibration_, past.errors(len(joined))[kept]])[-most:]
+        self.constant_ = self._still(joined)
         self.rows_ += len(new)
         self.recent_ = joined.last(self.lookback + self.horizon)
         return self
 
-    def _read(self, data: object) -> tuple[Table, Layout]:
-        """A table given later: of the same channels, step and zone as the one of `fit`."""
-        wide, layout = open_table(data, **_names_in(data, self.layout_))
+    def _newer(self, data: object) -> pd.DataFrame:
+        """The rows of a table that come after those known, as they came."""
+        wide, _ = self._open(data)
+        own = index_of(self.recent_.frame)
+        if wide.index.hasnans:
+            raise InputError(f"{np.count_nonzero(wide.index.isna())} time stamps are missing (NaT); drop those rows")
+        if isinstance(data, np.ndarray) and len(wide):
+            wide = wide.set_axis(future_index(own, len(wide)), axis="index")
+        new = wide[wide.index > own[-1]]
+        if isinstance(own, pd.RangeIndex) and len(new) < len(wide):
+            _check_overlap(wide, self.recent_)
+        if not len(new):
+            return new
+        expected = future_index(own, len(new))
+        wrong = np.flatnonzero(new.index != expected)
+        if len(wrong):
+            raise InputError(
+                f"the next row is that of {expected[wrong[0]]}, but the newer rows "
+                f"{'go on with' if wrong[0] else 'begin at'} {new.index[wrong[0]]}"
+            )
+        return pd.DataFrame(to_numbers(new), index=new.index, columns=new.columns)
+
+    def _joined(self, new: pd.DataFrame) -> Table:
+        """The rows known so far and these after them, checked and filled together."""
+        before = self.recent_
+        given = before.truth
+        given[0] = before.frame.iloc[0]  # a gap that reaches back beyond these rows goes on from what was there
+        values = np.concatenate([given, new[list(self.roles_.columns)].to_numpy()])
+        index = continued(index_of(before.frame), len(values))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConstantChannelWarning)
+            joined = checked(pd.DataFrame(values, index=index, columns=before.frame.columns), self.missing)
+        _check_magnitude(joined, self.scaler_)
+        return Table(joined.frame, np.concatenate([before.gaps[:1], joined.gaps[1:]]))
+
+    def _open(self, data: object) -> tuple[pd.DataFrame, Layout]:
+        """A table given later: of the same channels and the same kind of rows as the one of `fit`, not yet checked."""
+        wide, layout = reopen_table(data, self.layout_)
         wide = wide.rename(columns=str)
         if sorted(wide.columns) != sorted(self.columns_):
             raise InputError(
                 f"this Forecaster was fitted on channels {listed(self.columns_)}, the frame has {listed(wide.columns)}"
             )
+        return in_step(wide[self.columns_], index_of(self.recent_.frame)), layout
+
+    def _read(self, data: object) -> tuple[Table, Layout]:
+        """A table given later, checked."""
+        wide, layout = self._open(data)
         with warnings.catch_warnings():  # a channel may well stand still in a short recent frame
             warnings.simplefilter("ignore", ConstantChannelWarning)
-            table = checked(wide[self.columns_], self.missing).of(self.roles_)
-        own, given = step_of(self.recent_.frame.index), step_of(table.frame.index)
-        if own != given:
-            raise InputError(f"this Forecaster was fitted on rows of {own}, the frame has rows of {given}")
+            table = checked(wide, self.missing).of(self.roles_)
+        check_step(table.frame.index, index_of(self.recent_.frame))
+        _check_magnitude(table, self.scaler_)
         return table, layout
 
     # ---------------------------------------------------------------- looking back, looking inside
@@ -492,7 +599,7 @@ class Forecaster:
         step = self.horizon if step is None else step
         _check_count("step", step)
         levels = check_levels(level)
-        table = self._rows(data)
+        table = self._table(data) if refit else self._rows(data)
         index = index_of(table.frame)
         last = len(table) - self.horizon
         origins = [last - step * back for back in reversed(range(windows))]
@@ -501,42 +608,41 @@ class Forecaster:
                 f"{windows} windows {step} rows apart, with look-back {self.lookback} and horizon {self.horizon}, need "
                 f"{self.lookback + step * (windows - 1) + self.horizon} rows; there are {len(table)}"
             )
-        trained = self._trained(table)
-        if not refit and origins[0] < trained:
+        if not refit and origins[0] < self._first_held_out(table):
             raise InputError(
-                f"the first of {windows} windows begins at {index[origins[0]]}, but rows until "
-                f"{self.periods_['train'][1]} were trained on; take fewer windows, or refit=True"
+                f"the first of {windows} windows begins at {index[origins[0]]}, but {self._not_held_out(table)}; take "
+                "fewer windows, or refit=True"
             )
-        return self._backtest(table, origins, trained=trained, levels=levels, adaptive=adaptive, refit=refit)
+        return self._backtest(table, origins, levels=levels, adaptive=adaptive, refit=refit)
 
     def _backtest(
-        self,
-        table: Table,
-        origins: list[int],
-        *,
-        trained: int,
-        levels: list[float],
-        adaptive: bool,
-        refit: bool,
+        self, table: Table, origins: list[int], *, levels: list[float], adaptive: bool, refit: bool
     ) -> Backtest:
-        index, targets = index_of(table.frame), len(self.roles_.targets)
-        errors, ends = self._known_errors(table, trained, until=origins[-1] + self.horizon if adaptive else origins[-1])
+        index, targets, known = index_of(table.frame), len(self.roles_.targets), Known.of(table)
+        earlier, last = self._earlier(table), origins[-1] + (self.horizon if adaptive else 0)
+        past = None if refit else self._past(table, range(self._first_held_out(table), last))
         forecasts, naives, radii = [], [], {level: [] for level in levels}  # type: ignore[var-annotated]
         for origin in origins:
             one = self._refitted(table, origin) if refit else self
-            rows = slice(origin, origin + self.horizon)
-            known = table.frame.to_numpy()[rows, len(self.roles_.channels) :]
-            seen = table.rows(origin - self.lookback, origin)
-            forecasts.append(one._forecast(seen, future_index(index_of(seen.frame), self.horizon), known).to_numpy())
-            season = seen.frame.to_numpy()[-self.season_ :, :targets]
-            naives.append(season[np.arange(self.horizon) % self.season_])
-            if refit:
-                calibration, late = one.calibration_, one._begun(one.recent_) if adaptive else None
+            before = known.table_at(table, origin)
+            seen, still = before.last(self.lookback), one._still(before)
+            covariates = known.at(np.arange(origin, origin + self.horizon), origin)[:, len(self.roles_.channels) :]
+            ahead = future_index(index_of(seen.frame), self.horizon)
+            forecasts.append(one._forecast(seen, ahead, covariates, still=still).to_numpy())
+            ago = origin - self.season_ + np.arange(self.horizon) % self.season_
+            repeated = known.at(ago.clip(0), origin)[:, :targets]
+            naives.append(repeated if origin >= self.season_ else np.full_like(repeated, np.nan))
+            if past is None:
+                errors, late, stride = one.calibration_, one._begun(one.recent_) if adaptive else None, one.stride_
             else:
-                calibration = errors[ends <= origin]
-                late = _so_far(errors, ends, now=origin, some=ends > origin, stride=self.stride_) if adaptive else None
+                stride = min(past.stride or self.stride_, self.stride_ if len(earlier) else len(table))
+                told, begun = past.errors(origin), past.ends > origin
+                errors = np.concatenate([earlier, told[~begun]])
+                late = told[begun & (past.origins <= origin - stride)]
             for level in levels:
-                radii[level].append(one._radius(level, calibration, adaptive=adaptive, late=late))
+                radii[level].append(
+                    one._radius(level, errors, adaptive=adaptive, stride=stride, late=late, still=still)
+                )
         return tabulate(
             channels=self.roles_.targets,
             cutoffs=[index[origin - 1] for origin in origins],
@@ -551,18 +657,10 @@ class Forecaster:
     def _refitted(self, table: Table, origin: int) -> "Forecaster":
         return Forecaster(**self.get_params()).fit(table.as_given(self.columns_, until=origin))
 
-    def _known_errors(
-        self, table: Table, trained: int, *, until: int
-    ) -> tuple[Float32[np.ndarray, "m h n"], Int64[np.ndarray, "m"]]:
-        """Errors of windows after the training rows, with those of `fit` if all rows are newer; when each is known."""
-        first = max(0, trained - self.lookback)
-        errors, ends = self.calibration_[:0], np.zeros(0, dtype=np.int64)
-        if until - first >= self.lookback + self.horizon:
-            errors, ends = self._errors(table, range(first, until))
-        if rows_until(table.frame.index, self.periods_["test"][1]) == 0:
-            errors = np.concatenate([self.calibration_, errors])
-            ends = np.concatenate([np.zeros(len(self.calibration_), dtype=np.int64), ends])
-        return errors, ends
+    def _earlier(self, table: Table) -> Float32[np.ndarray, "m h n"]:
+        """The errors of before these rows: all that `fit` and `update` left, if they were known at the first origin."""
+        known = int((table.frame.index <= self.recent_.frame.index[-1]).sum())
+        return self.calibration_[: len(self.calibration_) if known <= self._first_held_out(table) else 0]
 
     def relations(self, data: object = None, *, alpha: float = 0.01) -> Relations:
         """Who leads whom, at whom the model looks, and how it filters each pair; over rows it was not trained on.
@@ -571,18 +669,16 @@ class Forecaster:
         """
         self._check_fitted("call fit(df) or load(path) first")
         table = self._rows(data)
-        trained = self._trained(table)
-        windows = self._windows(table, range(max(0, trained - self.lookback), len(table)))
-        index = table.frame.index
-        step = pd.Series(index[1:] - index[:-1]).median() if isinstance(index, pd.DatetimeIndex) else None
+        first = self._first_held_out(table) - self.lookback
+        windows = self._held_out(table, range(first, len(table)))
         return relate(
             self.model_,
             self._some(windows),
-            windows.base.series[min(trained, self.lookback) :],
+            windows.base.series[max(0, self._trained(table) - first) :],
             names=self.roles_.channels,
             lookback=self.lookback,
             season=self.season_,
-            step=step,
+            step=_step(index_of(table.frame)),
             alpha=alpha,
             seed=self.seed,
         )
@@ -594,7 +690,8 @@ class Forecaster:
         """
         self._check_fitted("call fit(df) or load(path) first")
         table = self._rows(data)
-        windows = self._windows(table, range(max(0, self._trained(table) - self.lookback), len(table))).complete()
+        first = self._first_held_out(table) - self.lookback
+        windows = self._held_out(table, range(first, len(table))).complete()
         return lose_sensors(
             self.model_, self._some(windows), names=self.roles_.channels, targets=len(self.roles_.targets), hold=hold
         )
@@ -604,23 +701,44 @@ class Forecaster:
         most = max(32, min(LOOKED_AT, 64 * LOOKED_AT // windows.channels))
         return windows.only(thinned(len(windows), cells=1, most=most))
 
-    def _rows(self, data: object) -> Table:
+    def _table(self, data: object) -> Table:
         if data is not None:
-            table, _ = self._read(data)
-        elif hasattr(self, "data_"):
-            table = self.data_
-        else:
+            return self._read(data)[0]
+        if not hasattr(self, "data_"):
             raise InputError("a saved Forecaster does not carry the rows it was fitted on: give them as `data`")
-        if len(table) - max(0, self._trained(table) - self.lookback) < self.lookback + self.horizon:
+        return self.data_
+
+    def _rows(self, data: object) -> Table:
+        """A table of whose rows some can be forecast that the model was not trained on."""
+        table = self._table(data)
+        if len(table) - self._first_held_out(table) < self.horizon:
             raise InputError(
-                f"rows until {self.periods_['train'][1]} were trained on; of later ones at least {self.horizon} are "
-                "needed, and a look-back before them"
+                f"{self._not_held_out(table)}; of later ones at least {self.horizon} are needed, and a look-back "
+                "before them"
             )
         return table
 
+    def _first_origin(self, table: Table) -> int:
+        """The first row that can be forecast by a model that was not trained on it."""
+        return max(self.lookback, self._trained(table))
+
+    def _first_held_out(self, table: Table) -> int:
+        """The same of a whole table: `predict` refuses rows in which some channel has had no value yet."""
+        return max(self._first_origin(table), _all_known(table))
+
+    def _not_held_out(self, table: Table) -> str:
+        if self._first_held_out(table) > self._first_origin(table):
+            return f"some channel has no value before {table.frame.index[_all_known(table) - 1]}"
+        return f"rows until {self.periods_[self._last_trained][1]} were trained on"
+
+    @property
+    def _last_trained(self) -> str:
+        """The last period that the model was trained on; with `refit` that is all of them."""
+        return "test" if self.refit else "train"
+
     def _trained(self, table: Table) -> int:
         """How many rows of the table the model may have been trained on: those until its last training row."""
-        return rows_until(table.frame.index, self.periods_["train"][1])
+        return rows_until(table.frame.index, self.periods_[self._last_trained][1])
 
     def _facts(self, table: Table, *, val_errors: Bool[np.ndarray, "m"]) -> dict[str, Any]:
         """What the model card tells; all of it can be written as JSON."""
@@ -666,7 +784,7 @@ class Forecaster:
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> "Forecaster":
-        """Change arguments; all are checked before any is changed, and what was fitted stays until the next `fit`."""
+        """Change arguments; all are checked before any is changed. What was fitted with others wants a new `fit`."""
         for name in params:
             if name not in self.get_params():
                 raise unknown("argument of Forecaster", name, self.get_params())
@@ -685,6 +803,12 @@ class Forecaster:
     def _check_fitted(self, way_out: str) -> None:
         if not hasattr(self, "model_"):
             raise NotFittedError(f"this Forecaster has not been fitted: {way_out}")
+        for name, value in self.fitted_.items():
+            if name != "progress" and getattr(self, name) != value:
+                raise InputError(
+                    f"this Forecaster was fitted with {name}={value!r} and has {name}={getattr(self, name)!r} now: fit "
+                    "it again, or set it back"
+                )
 
     # ---------------------------------------------------------------- files
 
@@ -731,6 +855,7 @@ class Forecaster:
             new = cls.__new__(cls)  # without the constructor, which may build a model: first all sizes are checked
             vars(new).update(saved.params)
             new._check()
+            new.fitted_ = deepcopy(saved.params)
             new.columns_ = saved.fields["columns"]
             roles = new.roles_ = Roles.of(new.columns_, past=new.past or (), future=new.future or ())
             new.layout_ = Layout(**saved.fields["layout"])
@@ -791,14 +916,47 @@ def _check_count(name: str, value: object, *, least: int = 1) -> None:
         raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
 
 
-def _names_in(data: object, layout: Layout) -> dict[str, str | None]:
-    """Which of the names given to `fit` apply to a table given later."""
-    if isinstance(data, str | Path):
-        return {"time": layout.file_time}
-    columns = list(getattr(data, "columns", ()))
-    if layout.id is not None and {layout.id, layout.time, layout.value} <= set(columns):
-        return {"id": layout.id, "time": layout.time, "value": layout.value}
-    return {"time": layout.time} if layout.time in columns else {}
+def _check_overlap(wide: pd.DataFrame, known: Table) -> None:
+    """Rows that are only numbered must be those known by these numbers: mostly they have been counted from 0 anew."""
+    place = index_of(known.frame).get_indexer(wide.index)
+    shared = wide[place >= 0]
+    given, own = to_numbers(shared), known.truth[place[place >= 0]][:, known.frame.columns.get_indexer(wide.columns)]
+    if not len(shared) or ((given != own) & ~np.isnan(given) & ~np.isnan(own)).any():
+        raise InputError(
+            f"the rows are numbered {wide.index[0]} to {wide.index[-1]}, but those known by these numbers are others; "
+            f"the next row is number {future_index(index_of(known.frame), 1)[0]}"
+        )
+
+
+def _check_magnitude(table: Table, scaler: Scaler) -> None:
+    """Refuse values whose scaled square, as errors have it, is no float32: nothing but inf and NaN would follow."""
+    values = table.frame.to_numpy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.square(scaler.transform(values).astype(np.float32))
+    bad = ~(np.isfinite(squares).all(axis=0) & np.isfinite(scaler.std))
+    if bad.any():
+        column = int(bad.argmax())
+        row = int(np.abs(values[:, column]).argmax())
+        raise InputError(
+            f"channel {table.frame.columns[column]!r} holds {values[row, column]:g} at {table.frame.index[row]}, too "
+            "far from its other values to be scaled with them; correct it or make it missing"
+        )
+
+
+def _all_known(table: Table) -> int:
+    """The first row before which every column has had a value."""
+    return int((~table.gaps).argmax(axis=0).max()) + 1
+
+
+def _step(index: Index) -> pd.Timedelta | None:
+    """How long a row is; None where rows are numbered or, like months, of several lengths."""
+    if isinstance(index, pd.RangeIndex):
+        return None
+    for stamps in (index, index.tz_localize(None)):  # a day is a day also when the clocks change
+        steps = stamps[1:] - stamps[:-1]
+        if (steps == steps[0]).all():
+            return steps[0]
+    return None
 
 
 # ---------------------------------------------------------------- scores
@@ -822,21 +980,6 @@ def _of_targets(scores: Scores, roles: Roles) -> Scores:
             for name in ("mse", "mae", "step_mse", "step_mae", "window_mse", "window_mae")
         },
     )
-
-
-def _so_far(
-    errors: Float32[np.ndarray, "m h n"],
-    ends: Int64[np.ndarray, "m"],
-    *,
-    now: int,
-    some: Bool[np.ndarray, "m"],
-    stride: int,
-) -> Float32[np.ndarray, "k h n"]:
-    """Errors of some windows as known at row `now`: of those that had begun a stride before; steps to come are NaN."""
-    horizon = errors.shape[1]
-    chosen = some & (ends - horizon <= now - stride)
-    arrives = (ends[chosen] - horizon)[:, None] + np.arange(1, horizon + 1)
-    return np.where((arrives <= now)[..., None], errors[chosen], np.float32(np.nan))
 
 
 def _naive_mae(values: Float64[np.ndarray, "t n"], season: int) -> Float64[np.ndarray, "n"]:

@@ -21,7 +21,7 @@ Letters: m windows in time order, h steps, n channels.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,12 +35,18 @@ TRACKED = 1000
 """Windows that the adaptive radius is tracked through, at most; it forgets what was long before."""
 
 
-def check_levels(levels: Sequence[float]) -> list[float]:
-    """The levels in per cent, each once, in rising order."""
+def check_levels(levels: object) -> list[float]:
+    """The levels in per cent, each once, in rising order.
+
+    Below 1 they are taken for shares: nobody wants an interval that holds 0.8 % of the truths.
+    """
+    if isinstance(levels, str) or not isinstance(levels, Iterable):
+        raise InputError(f"level is {levels!r}; it must be a list of per cents, such as [80, 95]")
     for level in levels:
-        if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 100:
-            raise InputError(f"level {level!r} is no per cent: an interval level lies between 0 and 100, such as 80")
-    return sorted(set(levels))
+        number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
+        if not number or not 1 <= level < 100:
+            raise InputError(f"level {level!r} is no per cent: an interval level lies between 1 and 100, such as 80")
+    return sorted({float(level) for level in levels})
 
 
 def conformal_radius(scores: Float[np.ndarray, "m *cells"], level: float) -> Float[np.ndarray, "*cells"]:
@@ -72,10 +78,10 @@ def track(
     """Go through the windows in time order, giving each a radius made of what was known at its origin.
 
     start:  the radius of the first window, as `conformal_radius` gives it.
-    stride: rows from one window to the next; step k of a window is known ceil(k / stride) windows later.
+    stride: rows from one window to the next, at least; step k of a window is known ceil(k / stride) windows later.
     rate:   gain as a share of `start`, for a cell whose start is 0 of its mean score.
 
-    A score that is not known yet is NaN; with stride and windows as they are, it is not read.
+    A score that is not known is NaN, and moves nothing.
     """
     windows, horizon, _ = scores.shape
     allowed = 1 - level / 100
@@ -93,7 +99,8 @@ def track(
         missed[window] = scores[window] > radius[window]
         known = window + 1 - delay  # for every step, the window whose truth arrives before the next origin
         steps = np.flatnonzero(known >= 0)
-        now[steps] += gain[steps] * (missed[known[steps], steps] - allowed)
+        heard = ~np.isnan(scores[known[steps], steps])
+        now[steps] += gain[steps] * (missed[known[steps], steps] - allowed) * heard
     return Tracked(radius=radius[:-1], last=radius[-1])
 
 

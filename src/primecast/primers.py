@@ -19,7 +19,7 @@ Direction: phi[..., i, j]: i asks, j answers. R_ij peaks at lag t when channel i
 Letters: b batch, n tokens (channels, then calendar marks), l look-back, f features, r hidden units, h heads, d width.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.attention import MultiHeadAttention, Prime
+from primecast.attention import Prime
 from primecast.errors import InputError, unknown
 
 # ---------------------------------------------------------------- features of a pair
@@ -43,12 +43,23 @@ def lead_lag(series: Float[Tensor, "b n l"], *, form: str = "fft") -> Float[Tens
     the l lags hold both directions. form "matrix" does the same by products alone, since an FFT has no place in ONNX.
     """
     length = series.shape[-1]
-    if form == "matrix":
+    if _form(series, form, LAG_FORMS) == "matrix":
         steps = torch.arange(length, device=series.device)
         shifted = series[..., (steps[:, None] + steps) % length]  # b n t s: x_j(s + t)
         return torch.einsum("bis,bjts->bijt", series, shifted) / length
     spectrum = torch.fft.rfft(series)
     return torch.fft.irfft(spectrum[:, None] * spectrum[:, :, None].conj(), n=length) / length
+
+
+LAG_FORMS, PROJECT_FORMS, RANK_FORMS = ("fft", "matrix"), ("pairs", "matrix", "fft"), ("sort", "matrix")
+"""Ways to the same numbers: of `lead_lag`, of `project_lags`, and of `ranks` and `instantaneous`."""
+
+
+def _form(series: Float[Tensor, "b n l"], form: str, allowed: Sequence[str]) -> str:
+    """The form asked for, or "matrix" where there is nothing to transform: MKL has no FFT of an empty batch."""
+    if form not in allowed:
+        raise unknown("form", form, allowed)
+    return form if form == "matrix" or series.numel() else "matrix"
 
 
 Start = Float[Tensor, "r 1 1"] | Float[Tensor, "#b r n n"]
@@ -66,6 +77,7 @@ def project_lags(
     """
     batch, _, length = series.shape
     series = series.detach()
+    form = _form(series, form, PROJECT_FORMS)
     start = _nothing(weight) if start is None else start
     if form == "pairs":  # in the frequency domain, where R is a product of two spectra, and by Parseval so is the sum
         spectrum, filters = torch.fft.rfft(series), torch.fft.rfft(weight)
@@ -85,7 +97,9 @@ def project_lags(
     asking = (series / length)[:, None].expand(-1, len(weight), -1, -1)
     units = start.expand(batch, -1, -1, -1)
     # One product that adds to what is there: the maps of all units are too large to be walked over once more.
-    return torch.baddbmm(units.flatten(0, 1), asking.flatten(0, 1), filtered.flatten(0, 1)).unflatten(0, (batch, -1))
+    return torch.baddbmm(units.flatten(0, 1), asking.flatten(0, 1), filtered.flatten(0, 1)).unflatten(
+        0, (batch, len(weight))
+    )
 
 
 def _first_layer(
@@ -108,7 +122,7 @@ def instantaneous(
 
     rolling: steps in a rolling window; an eighth of the look-back when None. form: how ranks are found, see `ranks`.
     """
-    steps = rolling or max(2, series.shape[-1] // 8)
+    steps = max(2, series.shape[-1] // 8) if rolling is None else rolling
     views = (
         standardize(series),
         # The deviation of a straight ramp is constant up to the rounding of a difference, which is coarse.
@@ -145,7 +159,7 @@ def rolling_deviation(series: Float[Tensor, "b n l"], steps: int) -> Float[Tenso
         raise InputError(f"rolling {steps} must be at least 2 and at most the look-back {series.shape[-1]}")
     centred = (series - series.mean(-1, keepdim=True)).double()
     mean, square = _run_means(centred, steps), _run_means(centred.square(), steps)
-    return (square - mean.square()).clamp_(min=0).sqrt_().to(series.dtype)
+    return (square - mean.square()).clamp(min=0).sqrt().to(series.dtype)
 
 
 def _run_means(values: Float[Tensor, "b n l"], steps: int) -> Float[Tensor, "b n t"]:
@@ -160,6 +174,8 @@ def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor
 
     form "sort" sorts once and scatters; "matrix" compares every pair of steps, which exports to ONNX.
     """
+    if form not in RANK_FORMS:
+        raise unknown("form", form, RANK_FORMS)
     if form == "matrix":
         below = (series[..., None, :] < series[..., None]).sum(-1)
         level = (series[..., None, :] == series[..., None]).sum(-1)
@@ -172,12 +188,12 @@ def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor
     ends = F.pad(starts[..., 1:], (0, 1), value=True)
     last = torch.where(ends, place, series.shape[-1]).flip(-1).cummin(-1).values.flip(-1)
     mean = (first + last + 2).to(series.dtype) / 2
-    return torch.empty_like(mean).scatter_(-1, order, mean)
+    return mean.scatter(-1, order, mean)
 
 
 def _argsort(series: Float[Tensor, "b n l"]) -> Int64[Tensor, "b n l"]:
-    """numpy sorts short rows on a CPU several times faster than torch (docs/decisions.md)."""
-    if series.device.type != "cpu":
+    """numpy sorts short rows on a CPU several times faster than torch (docs/decisions.md); torch.func knows it not."""
+    if series.device.type != "cpu" or torch._C._are_functorch_transforms_active():
         return series.argsort(dim=-1)
     return torch.from_numpy(np.argsort(series.detach().numpy(), axis=-1))
 
@@ -197,8 +213,9 @@ class LeadLag(nn.Module):
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
         if self.smooth:  # tanh of R is not linear: here R has to be built
             lags = lead_lag(series.detach(), form="matrix" if self.form == "matrix" else "fft").tanh()
-            return _first_layer(lags, self.weight, start)
-        return project_lags(series, self.weight, start, form=_lag_form(self.form, series.shape[1]))
+            return _first_layer(lags, self.weight.to(series.dtype), start)
+        form = _lag_form(self.form, series.shape[1])
+        return project_lags(series, self.weight.to(series.dtype), start, form=form)
 
 
 def _lag_form(form: str, tokens: int) -> str:
@@ -218,7 +235,7 @@ class Instantaneous(nn.Module):
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
         form = "matrix" if self.form == "matrix" else "sort"
         features = instantaneous(series.detach(), rolling=self.rolling, form=form)
-        return _first_layer(features, self.weight, start)
+        return _first_layer(features, self.weight.to(series.dtype), start)
 
 
 class PairTable(nn.Module):
@@ -240,7 +257,7 @@ class PairTable(nn.Module):
             self.register_buffer("table", table)
 
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
-        return _first_layer(self.table[None], self.weight, start)
+        return _first_layer(self.table[None].to(series.dtype), self.weight.to(series.dtype), start)
 
 
 class PairOffsets(nn.Module):
@@ -251,7 +268,8 @@ class PairOffsets(nn.Module):
         self.table = nn.Parameter(torch.zeros(hidden, tokens, tokens))
 
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
-        return (self.table if start is None else self.table + start).expand(1, -1, -1, -1)
+        table = self.table.to(series.dtype)
+        return (table if start is None else table + start).expand(1, -1, -1, -1)
 
 
 PairFeatures = Callable[[Tensor], Tensor]
@@ -271,7 +289,7 @@ class OwnFeatures(nn.Module):
         expected = (series.shape[0], series.shape[1], series.shape[1], self.weight.shape[1])
         if tuple(features.shape) != expected:
             raise InputError(f"pair features must have shape (b, n, n, f) = {expected}, got {tuple(features.shape)}")
-        return _first_layer(features, self.weight, start)
+        return _first_layer(features, self.weight.to(series.dtype), start)
 
 
 # ---------------------------------------------------------------- the primer
@@ -318,8 +336,8 @@ class Primer(nn.Module):
     prime_self, prime_covariates: whether F_ii, and pairs with a calendar token, are primed; else F = 1 there.
     layers:     gains (and learned base) of their own for that many layers; None shares one set.
     pairing:    a name in PAIRINGS: whose features a pair gets. The two controls tell what pair-specific knowledge adds.
-    tokens:     number of tokens, needed by kind "random", sparsity and permuted pairing, which tie a model to its
-                channels; width, free: of the vectors of kind "random", and whether they learn.
+    tokens:     number of tokens, needed by kind "random", sparsity, permuted pairing and pair_offsets, which tie a
+                model to its channels; width, free: of the vectors of kind "random", and whether they learn.
     features:   f, with a callable kind.
     form:       how lags are projected, see `project_lags`; "auto" chooses by the number of tokens.
 
@@ -361,7 +379,7 @@ class Primer(nn.Module):
     ) -> None:
         super().__init__()
         hidden = 2 * n_heads if hidden is None else hidden
-        if d_model % n_heads:
+        if n_heads < 1 or d_model % n_heads:
             raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
         if hidden < 1 or (grouped and hidden % n_heads):
             raise InputError(f"hidden {hidden} cannot be divided among n_heads {n_heads}; use grouped=False")
@@ -375,6 +393,8 @@ class Primer(nn.Module):
                 raise unknown(what, given, allowed)
         if not 0 <= sparsity <= 1:
             raise InputError(f"sparsity {sparsity} is not a share of pairs: it must lie between 0 and 1")
+        if rolling is not None and not 2 <= rolling <= length:
+            raise InputError(f"rolling {rolling} must be at least 2 and at most the look-back {length}")
         if tokens is None and (kind == "random" or sparsity > 0 or pairing == "permuted" or pair_offsets):
             raise InputError(
                 "kind 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: give tokens"
@@ -389,6 +409,7 @@ class Primer(nn.Module):
         self.prime_self = prime_self
         self.prime_covariates = prime_covariates
         self.pairing = pairing
+        self.identity = base == "identity"
 
         self.first = _first_layers(
             kind,
@@ -413,14 +434,7 @@ class Primer(nn.Module):
         stack = () if layers is None else (layers,)
         size = d_model // n_heads
         self.gains = nn.Parameter(gain * torch.randn(*stack, n_heads, hidden // self.groups, size))
-        start = torch.full((*stack, n_heads, size), BASES[base])
-        self.base: Tensor | None
-        if learn_base:
-            self.base = nn.Parameter(start)
-        elif BASES[base]:
-            self.register_buffer("base", start, persistent=False)
-        else:
-            self.base = None
+        self.base = nn.Parameter(torch.full((*stack, n_heads, size), BASES[base])) if learn_base else None
 
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("unprimed", _draw_pairs(tokens, sparsity, generator))
@@ -438,6 +452,15 @@ class Primer(nn.Module):
             f"prime_covariates={self.prime_covariates}"
         )
 
+    def beta(self) -> Float[Tensor, "*layers h k"] | None:
+        """The base as a `Prime` takes it: what was learned, ones, or None, which is zero.
+
+        The ones are made anew: a buffer of them that no file holds would be lost on the way from the meta device.
+        """
+        if self.base is not None or not self.identity:
+            return self.base
+        return torch.ones_like(self.gains[..., 0, :])
+
     def forward(self, series: Float[Tensor, "b n l"], *, covariates: int = 0) -> Prime:
         """Primers of all pairs of these windows; the last `covariates` tokens are calendar marks."""
         batch, tokens, length = series.shape
@@ -445,9 +468,10 @@ class Primer(nn.Module):
             raise InputError(f"the primer was made for a look-back of {self.length} steps, the windows have {length}")
         if self.tokens is not None and tokens != self.tokens:
             raise InputError(f"the primer was made for {self.tokens} tokens, the windows have {tokens}")
+        series = self.in_precision(series)
         if self.normalize:
             series = standardize(series)
-        hidden: Tensor = self.offset[:, None, None]
+        hidden: Tensor = self.offset[:, None, None].to(series.dtype)
         for layer in reversed(self.first):  # the lags last: their product is large enough to take the others' sum along
             hidden = layer(series, hidden)
         phi = ACTIVATIONS[self.activation](hidden)
@@ -457,7 +481,11 @@ class Primer(nn.Module):
         if self.pairing == "shared":
             phi = phi.mean((-2, -1), keepdim=True).expand_as(phi)
         phi = phi.expand(batch, -1, -1, -1).unflatten(1, (self.groups, -1))
-        return Prime(phi, self.gains, self.base, self._pairs(tokens, covariates, series.device))
+        return Prime(phi, self.gains, self.beta(), self._pairs(tokens, covariates, series.device))
+
+    def in_precision(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b n l"]:
+        """The windows in the type of the primer, but at least in float32: half precision has no ranks and no FFT."""
+        return series.to(torch.promote_types(self.gains.dtype, torch.float32))
 
     def other_pairs(self, tokens: int, covariates: int) -> Int64[Tensor, "n2"] | None:
         """With pairing "permuted", whose activations each pair has, pairs counted row by row; else None.
@@ -529,7 +557,7 @@ def build_primer(
     length: int,
     d_model: int,
     n_heads: int,
-    tokens: int,
+    tokens: int | None,
     layers: int,
 ) -> Primer | None:
     """The primer a model asks for: none, a kind, a mapping of `Primer` arguments, a callable, or a ready one.
@@ -575,11 +603,15 @@ class Overhead:
 
 def parameter_overhead(model: nn.Module) -> Overhead:
     """Count what priming adds: `parameter_overhead(model).of_model` is the share on top of the unprimed model."""
-    primer = _parameters(model, Primer)
-    total = sum(p.numel() for p in model.parameters())
-    return Overhead(primer=primer, attention=_parameters(model, MultiHeadAttention), model=total - primer)
+    primers = _parameters(module for module in model.modules() if isinstance(module, Primer))
+    attention = _parameters(module for module in model.modules() if getattr(module, "attends", False) is True)
+    primer, others = _count(primers), _count(attention - primers)  # a swapped attention has its primer inside
+    return Overhead(primer=primer, attention=others, model=_count(set(model.parameters())) - primer)
 
 
-def _parameters(model: nn.Module, kind: type[nn.Module]) -> int:
-    own = {p for module in model.modules() if isinstance(module, kind) for p in module.parameters()}
-    return sum(p.numel() for p in own)
+def _parameters(modules: Iterable[nn.Module]) -> set[nn.Parameter]:
+    return {parameter for module in modules for parameter in module.parameters()}
+
+
+def _count(parameters: set[nn.Parameter]) -> int:
+    return sum(parameter.numel() for parameter in parameters)

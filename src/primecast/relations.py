@@ -43,7 +43,7 @@ class Relations:
     """Frames of channel × channel.
 
     lead:      steps by which the channel of the row leads that of the column; NaN where no lead is significant.
-    lead_time: the same as Timedelta; None where rows are only numbered.
+    lead_time: the same as Timedelta; None where rows are only numbered, or of several lengths, as months are.
     strength:  mean correlation of the windows at the lead, with its sign; at the best lag where there is no lead.
     attention: mean weight with which the row's channel looks at the column's; None if the model has no such map. A row
                sums to less than 1 when there are calendar tokens, by what they get.
@@ -130,10 +130,14 @@ def find_leads(
 ) -> tuple[Float64[np.ndarray, "n n"], Float64[np.ndarray, "n n"]]:
     """Steps by which row leads column (NaN where not significant), and the mean correlation at that lag.
 
+    alpha: how likely one false pair may be; of so many surrogates, 1 / (surrogates + 1) is the least that can be told.
     Only leads shorter than half the look-back are told, since a correlation around a circle cannot tell lag t from
     t - l.
     """
     rows, channels = series.shape
+    least = 1 / (surrogates + 1)
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.floating) or not least <= alpha < 1:
+        raise InputError(f"alpha is {alpha!r}; it must be a number of at least {least:g} and below 1")
     if rows < 3 * lookback:
         raise InputError(f"relations need at least 3 look-backs of held-out rows, {3 * lookback}; there are {rows}")
     stride = max(1, lookback // 2, rows // MOST_WINDOWS)

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from html import escape
 from importlib import import_module, resources
 from pathlib import Path
@@ -71,8 +72,8 @@ class ReportData:
 
     frame:    the rows as they were given, oldest first, gaps as NaN.
     forecast: the rows to come, a column per target. bounds: level -> lowest and highest, frames like `forecast`.
-    scores:   a row per channel and one "overall", as `Backtest.scores`. earlier: the forecasts of a backtest, long, as
-              `Backtest.forecasts`.
+    scores:   a row per channel and the last one, "overall", as `Backtest.scores`. earlier: the forecasts of a backtest,
+              long, as `Backtest.forecasts`.
     pairs:    leader, follower, steps, time, strength, as `Relations.pairs`. maps: of attention and primer.
     fragility: per sensor mean, largest, channel, as `Fragility.summary`.
     held_out: windows, mse, mae, naive_mse, naive_mae of the test rows in scaled units, where known.
@@ -97,24 +98,34 @@ class ReportData:
 
 
 def gather(
-    forecaster: Any, frame: pd.DataFrame, *, title: str, level: Sequence[float] = (80, 95), windows: int = 20
+    forecaster: Any,
+    frame: pd.DataFrame,
+    *,
+    title: str,
+    level: Sequence[float] = (80, 95),
+    windows: int = 20,
+    future: object = None,
+    adaptive: bool = False,
 ) -> ReportData:
     """What a fitted Forecaster has to say of these rows: those it was fitted on, or newer ones of the same channels.
 
     frame: wide, as `read_table` gives it. windows: origins of the backtest, fewer where rows do not suffice. A part
-    that these rows do not suffice for is left out, with the reason in its place.
+    that these rows do not suffice for is left out, with the reason in its place. future, adaptive: as for `predict`.
     """
     notes: dict[str, str] = {}
     frame = _ordered(frame.rename(columns=str))
     targets = list(forecaster.roles_.targets)
     try:
-        wide = forecaster.predict(frame, level=level)
+        wide = forecaster.predict(frame, level=level, future=future, adaptive=adaptive)
     except InputError as error:  # too few held-out windows for the widest interval, or too few rows at all
-        wide, level = forecaster.predict(frame), ()
+        wide, level = forecaster.predict(frame, future=future), ()
         notes["bounds"] = str(error)
     bounds = {one: (_side(wide, targets, "lo", one), _side(wide, targets, "hi", one)) for one in level}
     backtest, notes["backtest"] = _tried(
-        *(lambda count=count: forecaster.backtest(frame, windows=count, level=level) for count in range(windows, 0, -1))
+        *(
+            lambda count=count: forecaster.backtest(frame, windows=count, level=level, adaptive=adaptive)
+            for count in range(windows, 0, -1)
+        )
     )
     relations, notes["relations"] = _tried(lambda: forecaster.relations(frame))
     fragility, notes["fragility"] = _tried(lambda: forecaster.fragility(frame))
@@ -153,7 +164,7 @@ def _tried(*ways: Any) -> tuple[Any, str]:
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     """Oldest first, numbers, and an index that knows its step if it has one."""
-    frame = frame.sort_index().apply(pd.to_numeric)
+    frame = frame.sort_index().apply(pd.to_numeric).astype(float)
     if isinstance(frame.index, pd.DatetimeIndex) and frame.index.freq is None:
         with suppress(ValueError):
             frame.index = pd.DatetimeIndex(frame.index, freq="infer")
@@ -245,6 +256,9 @@ def step_words(index: pd.Index) -> str:
     freq = getattr(index, "freq", None)
     if freq is None:
         return "irregular" if isinstance(index, pd.DatetimeIndex) else "numbered rows"
+    if type(freq) is pd.DateOffset:  # made of parts, such as hours=3, it has no code
+        parts = (unit.removesuffix("s") if count == 1 else f"{count} {unit}" for unit, count in freq.kwds.items())
+        return f"every {', '.join(parts)}"
     code = freq.rule_code.split("-")[0]
     if code not in STEPS:
         return str(freq.freqstr)
@@ -362,18 +376,19 @@ def _payload(data: ReportData) -> dict[str, Any]:
     recent = data.frame.iloc[-rows:]
     digits = [_digits(data.frame[name]) for name in targets]
     pairs = data.pairs
+    offset = recent.index[-1].utcoffset() if isinstance(recent.index, pd.DatetimeIndex) else None
 
     def columns(frame: pd.DataFrame) -> list[list[float | None]]:
         return [_numbers(frame[name].to_numpy(), places) for name, places in zip(targets, digits, strict=True)]
 
     return {
         "channels": channels,
-        "past": _times(recent.index),
-        "ahead": _times(data.forecast.index),
+        "past": _times(recent.index, offset),
+        "ahead": _times(data.forecast.index, offset),
         "values": columns(recent),
         "forecast": columns(data.forecast),
         "bounds": {f"{level:g}": [columns(side) for side in sides] for level, sides in data.bounds.items()},
-        "backtest": [] if data.earlier is None else _origins(data.earlier, recent.index[0], columns),
+        "backtest": [] if data.earlier is None else _origins(data.earlier, recent.index[0], columns, offset),
         "pairs": None if pairs is None else _edges(pairs.head(PAIRS), place),
         "pairsInAll": 0 if pairs is None else len(pairs),
         "maps": [_map(one, place) for one in data.maps],
@@ -392,24 +407,20 @@ def _numbers(values: np.ndarray, places: int) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in rounded]
 
 
-def _times(index: pd.Index) -> list[Any]:
-    """Dates as the clock showed them at the last row's offset, so that no hour comes twice; else numbers."""
+def _times(index: pd.Index, offset: timedelta | None) -> list[Any]:
+    """Dates on a clock that stays at this offset, so that no hour comes twice or is left out; else numbers."""
     if not isinstance(index, pd.DatetimeIndex):
         return [int(number) for number in index]
-    return [stamp.isoformat(sep=" ") for stamp in _one_clock(index)]
+    stamps = index if offset is None else (index.tz_convert("UTC") + offset).tz_localize(None)
+    return [stamp.isoformat(sep=" ") for stamp in stamps]
 
 
-def _one_clock(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
-    offset = index[-1].utcoffset()
-    return index if offset is None else (index.tz_convert("UTC") + offset).tz_localize(None)
-
-
-def _origins(earlier: pd.DataFrame, first: object, columns: Any) -> list[dict[str, Any]]:
+def _origins(earlier: pd.DataFrame, first: object, columns: Any, offset: timedelta | None) -> list[dict[str, Any]]:
     """The forecasts that lie within the rows that are drawn."""
     found = []
     for _, part in earlier[earlier["cutoff"] >= first].groupby("cutoff", sort=True):
         wide = part.pivot(index="ds", columns="unique_id", values="primecast")
-        found.append({"times": _times(wide.index), "values": columns(wide)})
+        found.append({"times": _times(wide.index, offset), "values": columns(wide)})
     return found
 
 
@@ -534,23 +545,22 @@ def _trust(data: ReportData) -> str:
     if data.scores is None:
         return "\n".join([*parts, _note(data, "backtest"), "</section>"])
     origins = data.earlier["cutoff"].nunique() if data.earlier is not None else 0
-    beaten = int((data.scores["mae"] < data.scores["naive_mae"]).drop(index="overall", errors="ignore").sum())
+    beaten = int((data.scores["mae"] < data.scores["naive_mae"]).iloc[:-1].sum())
     levels = [name.removeprefix("coverage-") for name in data.scores.columns if name.startswith("coverage-")]
     head = ["channel", "MAE", "naive MAE", "gain", "RMSE", "naive RMSE", "MASE"]
     head += [title for level in levels for title in (f"inside {level} %", f"width {level} %")]
-    order = sorted(data.scores.index, key=lambda name: name != "overall")
     rows = []
-    for name in order:
-        row = data.scores.loc[name]
+    for place in range(-1, len(data.scores) - 1):  # the last row, "overall", comes first
+        name, row = data.scores.index[place], data.scores.iloc[place]
         gain = 1 - row["mae"] / row["naive_mae"] if row["naive_mae"] > 0 else math.nan
         cells = [_cell(name), _cell(row["mae"]), _cell(row["naive_mae"]), _gain(gain)]
         cells += [_cell(row[column]) for column in ("rmse", "naive_rmse", "mase")]
         for level in levels:
             cells += [_percent(row[f"coverage-{level}"]), _cell(row[f"width-{level}"])]
-        rows.append((cells, "total" if name == "overall" else ""))
+        rows.append((cells, "total" if place < 0 else ""))
     parts.append(
         f"<p>Forecasts from {origins} moment{'' if origins == 1 else 's'} in the held-out rows, beside what then "
-        f"happened and beside the last season repeated (naive). In MAE, {beaten} of {len(order) - 1} channels are "
+        f"happened and beside the last season repeated (naive). In MAE, {beaten} of {len(rows) - 1} channels are "
         "better than naive. A MASE below 1 is better than the naive forecast was on the training rows. Units are those "
         "of the data; the row <em>overall</em> mixes them, so trust its MASE and its shares only.</p>"
     )

@@ -103,6 +103,8 @@ class Run:
     """
 
     FILE = "state.safetensors"
+    FORM = "2"
+    """Of what is written. States of form 1, which has no name there, did not tell all models and losses apart."""
 
     def __init__(
         self,
@@ -143,6 +145,11 @@ class Run:
         at.epoch, at.step, at.windows, at.loss_sum, at.seconds = row.epoch + 1, 0, 0, 0.0, 0.0
         self.drawn_from = self.shuffle.get_state()
 
+    def restore_best(self) -> None:
+        """The model as its best epoch left it, or as it began where no epoch has ended; in eval mode."""
+        self.model.load_state_dict(self.best)
+        self.model.eval()
+
     def save(self, folder: Path) -> None:
         """One file, so that a kill between two writes cannot mix two moments."""
         generators = {kind: self.team.gather(state) for kind, state in _dropout_generators(self.device).items()}
@@ -155,7 +162,8 @@ class Run:
         for kind, states in generators.items():
             tensors |= {f"generators/dropout/{kind}/{rank}": state for rank, state in enumerate(states)}
         tensors |= {"generators/shuffle": self.drawn_from}
-        metadata = {"settings": json.dumps(self.settings), "position": json.dumps(asdict(self.position))}
+        position = json.dumps(asdict(self.position))
+        metadata = {"form": self.FORM, "settings": json.dumps(self.settings), "position": position}
         save_tensors(folder / self.FILE, tensors, metadata)
 
     def resume(self, folder: Path) -> bool:
@@ -173,6 +181,11 @@ class Run:
             shuffle = tensors["generators/shuffle"]
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not the state of a training run; give another folder") from error
+        if metadata.get("form") != self.FORM:
+            raise InputError(
+                f"{path} was written by another version of primecast, whose runs cannot be taken up by this one; give "
+                "another folder, or delete that file to begin anew"
+            )
         for name, ours in self.settings.items():
             if theirs.get(name) != ours:
                 raise InputError(

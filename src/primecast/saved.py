@@ -5,10 +5,13 @@ header has them, and only then memory is taken and numbers are read. Whatever is
 loaded.
 """
 
+import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -17,13 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from primecast.data.frames import Index
+from primecast.data.tables import step_of, zone_name
 from primecast.errors import InputError, unknown
 from primecast.tensors import CONFIG, WEIGHTS, load_tensors, open_folder, save_folder
 
 FORM = "primecast.Forecaster"
 VERSION = 1
 LARGEST = 1 << 16
-"""No whole number among the arguments of a model is larger, but the seed: what is, is not a model's."""
+"""No size of a model is larger: what is, is not a model's."""
+SIZES = ("horizon", "lookback", "model_args")
+"""The arguments by which memory is taken when a model is built."""
 FIELDS: dict[str, type] = {
     "version": int,
     "params": dict,
@@ -38,7 +44,14 @@ FIELDS: dict[str, type] = {
     "periods": dict,
     "facts": dict,
 }
-LAYOUT = dict.fromkeys(("kind", "time", "id", "value", "file_time"), object)
+LAYOUT: dict[str, type | UnionType] = {
+    **dict.fromkeys(("time", "id", "value", "file_time", "file_id", "file_value"), str | None),
+    "kind": str,
+    "day_first": bool | None,
+    "whole": list,
+}
+LACKING: dict[str, object] = {"file_id": None, "file_value": None, "day_first": None, "whole": []}
+"""What the layouts of earlier folders do not say."""
 
 
 def save_forecaster(
@@ -61,7 +74,33 @@ def save_forecaster(
         "windows": len(arrays["calibration"]),
         **fields,
     }
+    _check_loadable(folder, config, tensors, index)
     save_folder(folder, form=FORM, config=config, tensors=tensors, card=card)
+
+
+def _check_loadable(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], index: Index) -> None:
+    """What could not be loaded again is refused while the folder still holds what it held before."""
+    try:
+        saved = _checked(folder, json.loads(json.dumps(config, allow_nan=False)), arguments=config["params"])
+    except ValueError as error:  # of JSON, and every InputError
+        raise InputError(f"cannot save to {folder}, from where it could not be loaded: {error}") from error
+    if not _same(saved.index, index):
+        raise InputError(
+            f"cannot save to {folder}: the step and zone of the rows, {step_of(index)}, have no name from which they "
+            "could be loaded; give the frame an index whose freq has one, such as 'h', 'B' or 'MS', in a zone such as "
+            "'Europe/Berlin'"
+        )
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise InputError(f"cannot save to {folder}: {name} holds values that are not finite numbers")
+
+
+def _same(one: Index, other: Index) -> bool:
+    """Whether the rows, those to come and what a clock shows at them are the same."""
+    if not (isinstance(one, pd.DatetimeIndex) and isinstance(other, pd.DatetimeIndex)):
+        return one.equals(other)
+    clocks = [index.tz_localize(None) for index in (one, other)]
+    return one.freq == other.freq and bool((one == other).all()) and bool((clocks[0] == clocks[1]).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,22 +140,29 @@ class Saved:
 
 def open_forecaster(folder: Path, *, arguments: Collection[str]) -> Saved:
     """The checked configuration of a folder. arguments: those a Forecaster takes, all of which must be there."""
-    fields = open_folder(folder, form=FORM)
+    return _checked(folder, open_folder(folder, form=FORM), arguments=arguments)
+
+
+def _checked(folder: Path, fields: dict[str, Any], *, arguments: Collection[str]) -> Saved:
     source = str(folder / CONFIG)
     if fields.get("version") != VERSION:
         raise InputError(f"{source} is of version {fields.get('version')!r}, this primecast reads version {VERSION}")
     check_fields(fields, FIELDS, source)
     check_fields(fields["params"], dict.fromkeys(arguments, object), f"params of {source}")
+    fields["layout"] = {**LACKING, **fields["layout"]}
     check_fields(fields["layout"], LAYOUT, f"layout of {source}")
-    _check_sizes({name: value for name, value in fields["params"].items() if name != "seed"}, source)
+    _check_sizes({name: fields["params"][name] for name in SIZES}, source)
     if len(fields["columns"]) > LARGEST or not all(isinstance(name, str) for name in fields["columns"]):
         raise InputError(f"{source} cannot be used: its columns are not at most {LARGEST} names")
-    saved = Saved(folder, fields, pd.RangeIndex(0))
-    with saved.blamed():
+    columns = set(fields["columns"])
+    for name in fields["layout"]["whole"]:
+        if not (isinstance(name, str) and name in columns and re.fullmatch(r"-?\d{1,20}", name)):
+            raise InputError(f"{source} cannot be used: it calls {name!r} a whole number that names one of its columns")
+    with Saved(folder, fields, pd.RangeIndex(0)).blamed():
         return Saved(folder, fields, _index_from_json(fields["index"], source=source))
 
 
-def check_fields(given: object, expected: Mapping[str, type], where: str) -> None:
+def check_fields(given: object, expected: Mapping[str, type | UnionType], where: str) -> None:
     """Refuse what is not a mapping of exactly these fields with values of these types."""
     if not isinstance(given, dict):
         raise InputError(f"{where} is no mapping but {type(given).__name__}")
@@ -127,7 +173,8 @@ def check_fields(given: object, expected: Mapping[str, type], where: str) -> Non
         if name not in given:
             raise InputError(f"{where} has no field {name!r}")
         if not isinstance(given[name], kind) or (kind is int and (isinstance(given[name], bool) or given[name] < 0)):
-            raise InputError(f"field {name!r} of {where} must be of type {kind.__name__}, but is {given[name]!r}")
+            wanted = getattr(kind, "__name__", kind)  # a union has no name but itself
+            raise InputError(f"field {name!r} of {where} must be of type {wanted}, but is {given[name]!r}")
 
 
 def _check_sizes(value: object, where: str) -> None:
@@ -146,7 +193,7 @@ def _index_as_json(index: Index) -> dict[str, Any]:
         "rows": len(index),
         "start": index[0].isoformat(),
         "freq": index.freqstr,
-        "zone": None if index.tz is None else str(index.tz),
+        "zone": None if index.tz is None else zone_name(index.tz),
         "name": _text(index.name),
     }
 

@@ -9,8 +9,8 @@ A swapped module keeps its weights, its name and its place: its class becomes a 
 them. New are the keys of the primer, which lives in the first attention that reads it, as its part `primer`. By default
 it starts at F = 1, so that a trained model forecasts what it did until it is trained on.
 
-What is fed reaches only the calls inside the `with`, in its own thread. A call without a feed is an error: it would be
-standard attention, unnoticed. `priming(model, None)` asks for that.
+What is fed reaches only the calls inside the `with`, in its own thread. A call without a feed is an error, and so is a
+feed that no attention asks for: both would be standard attention, unnoticed. `priming(model, None)` asks for that.
 
 nn.MultiheadAttention, alone or inside nn.TransformerEncoder and its like, is known here. For any other class an
 `Adapter` says where its attention is; `of_heads` and `of_tokens` write its `forward` for the two common designs.
@@ -20,7 +20,7 @@ Letters: b batch, h heads, i asking token, j answering token, n tokens, k head s
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,6 +79,10 @@ class Adapter:
             return isinstance(module, self.target)
         names = (f".{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__)
         return any(name.endswith(f".{self.target}") for name in names)
+
+    def part(self, module: nn.Module) -> nn.Module:
+        """What of the module is swapped."""
+        return module.get_submodule(self.at) if self.at else module
 
 
 LAYOUTS = ("b h n k", "b n h k")
@@ -228,6 +232,10 @@ def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _refuse_multihead(module: nn.MultiheadAttention) -> str | None:
+    if getattr(module.forward, "__func__", None) is not nn.MultiheadAttention.forward:
+        return (
+            f"its class {type(module).__name__} has a forward of its own, which would be lost: give an adapter for it"
+        )
     if module.bias_k is not None or module.bias_v is not None or module.add_zero_attn:
         return "add_bias_kv and add_zero_attn add keys that belong to no token, hence to no pair"
     return None
@@ -248,21 +256,44 @@ MULTIHEAD = Adapter(
 
 @dataclass(eq=False)
 class Feed:
-    """What the attention modules of one swap share: their primers, and how the series they are fed cover the tokens."""
+    """What the attention modules of one swap share: their primers, and how the series they are fed cover the tokens.
 
-    primers: nn.ModuleList
+    read: whether any of them has asked for what it was fed, ever.
+    """
+
+    primers: nn.ModuleList = field(repr=False)
     bare: tuple[int, int]
+    read: bool = field(default=False, repr=False)
 
 
 class Fed:
-    """What a feed has been given for the calls inside one `priming`; primers run once, when first needed."""
+    """What a feed has been given for the calls inside one `priming`; primers run once, when first needed.
 
-    def __init__(self, feed: Feed, given: Callable[[], "Tensor | Prime | None"]) -> None:
+    own: given by the model itself, by its `series=`; what somebody feeds by `priming` comes before it.
+    """
+
+    def __init__(self, feed: Feed, given: Callable[[], "Tensor | Prime | None"], *, own: bool) -> None:
         self.feed = feed
         self.given = given
+        self.own = own
         self.known: dict[tuple[int, bool], Prime] = {}
+        self.read = False
+
+    @staticmethod
+    def latest(feed: Feed) -> "Fed | None":
+        return next((fed for fed in reversed(_FED.get()) if fed.feed is feed), None)
+
+    def check_read(self, *, training: bool) -> None:
+        """Refuse that nobody asked for it. While training a model may drop layers, so there once is enough."""
+        if self.read or (training and self.feed.read):
+            return
+        raise InputError(
+            "no swapped attention asked for what was fed: the model was not called, or it goes around the modules that "
+            "were swapped, for instance with their weights alone; give an adapter for the class that does the attention"
+        )
 
     def prime(self, number: int) -> "Prime | Tensor | None":
+        self.read = self.feed.read = True
         key = number, torch.is_grad_enabled()
         if key in self.known:
             return self.known[key]
@@ -278,7 +309,7 @@ class Fed:
             raise InputError("this model was swapped without a primer: feed it a Prime, not series")
         primer = self.feed.primers[number]
         assert isinstance(primer, Primer)
-        self.known[key] = _surround(primer(given.to(primer.gains)), *self.feed.bare)
+        self.known[key] = _surround(primer(given.to(primer.gains.device)), *self.feed.bare)
         return self.known[key]
 
 
@@ -313,11 +344,14 @@ def priming(
     feeds = [swapped.feed] if isinstance(swapped, SwapReport) else _feeds(swapped)
     if not feeds:
         raise InputError(f"{type(swapped).__name__} has no swapped attention: call swap_attention(model) first")
-    token = _FED.set((*_FED.get(), *(Fed(feed, lambda: given) for feed in feeds)))
+    fed = [Fed(feed, lambda: given, own=False) for feed in feeds]
+    token = _FED.set((*_FED.get(), *fed))
     try:
         yield
     finally:
         _FED.reset(token)
+    for one in fed if given is not None else ():
+        one.check_read(training=isinstance(swapped, nn.Module) and swapped.training)
 
 
 def _feeds(model: nn.Module) -> list[Feed]:
@@ -333,12 +367,18 @@ class _Feeder:
     series: Callable[..., Tensor]
 
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        _FED.set((*_FED.get(), Fed(self.feed, lambda: self.series(*args, **kwargs))))
+        fed = Fed.latest(self.feed)
+        if fed is None or fed.own:  # a model that calls itself feeds each call by its own arguments
+            fed = Fed(self.feed, lambda: self.series(*args, **kwargs), own=True)
+        _FED.set((*_FED.get(), fed))
 
     def after(self, module: nn.Module, args: Any, out: Any) -> None:
         fed = _FED.get()
-        if fed and fed[-1].feed is self.feed:  # not there when another hook failed before ours
-            _FED.set(fed[:-1])
+        if not fed or fed[-1].feed is not self.feed:  # another hook failed before ours
+            return
+        _FED.set(fed[:-1])
+        if fed[-1].own and out is not None:  # None: the model failed
+            fed[-1].check_read(training=module.training)
 
 
 # ---------------------------------------------------------------- the swap
@@ -358,9 +398,9 @@ class Place:
     primer: str | None
     number: int
     layer: int
-    modulate: str = field(repr=False)
+    modulate: str
     forward: Forward = field(repr=False)
-    feed: Feed = field(repr=False)
+    feed: Feed
 
 
 @dataclass(frozen=True, eq=False)
@@ -391,7 +431,7 @@ class Attend:
         if not need_weights:
             return attend(q, k, v, prime=prime, modulate=modulate, mask=mask, bias=bias, dropout=dropout), None
         weights = drop(attention_weights(q, k, prime=prime, modulate=modulate, mask=mask, bias=bias), dropout)
-        return pair_mix(weights, v, prime=prime, modulate=modulate), weights
+        return pair_mix(weights, v, prime=prime, modulate=modulate), weights.to(v.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,7 +487,8 @@ def swap_attention(
     bare:     tokens before and after those with a series, such as class or memory tokens; pairs with them have F = 1.
     modulate: what a primer touches: "k", "v" or "kv".
     series:   the arguments of the model's `forward` -> series (b, n, l); the model then feeds itself. Without it, feed
-              by `priming`, or pass `prime=` where you call a swapped module yourself.
+              by `priming`, which also comes before what the model would feed itself, or pass `prime=` where you call
+              a swapped module yourself.
     adapters: for classes that are not known here; they come before nn.MultiheadAttention's.
     where:    (path, module) -> whether to swap it.
 
@@ -459,38 +500,38 @@ def swap_attention(
         raise unknown("modulate", modulate, MODULATE)
     found = list(_find(model, (*adapters, MULTIHEAD), where))
     if not found:
-        raise InputError(
-            f"no attention to swap in {type(model).__name__}: it has no nn.MultiheadAttention and nothing that an "
-            f"adapter fits; its modules are {', '.join(sorted({type(m).__name__ for m in model.modules()}))}"
-        )
+        raise InputError(f"no attention to swap in {type(model).__name__}: {_why_none(model, (*adapters, MULTIHEAD))}")
     shapes = [adapter.shape(module) for _, module, adapter in found]
     primers, numbers = _make_primers(primer, shapes, length=length, tokens=tokens, share=share)
     anchor = next(model.parameters(), None)
     if anchor is not None and anchor.is_floating_point():
         primers.to(device=anchor.device, dtype=anchor.dtype)
     feed = Feed(primers, bare)
-    restore: list[Callable[[], None]] = []
     places: list[Place] = []
-    for (path, module, adapter), (d_model, heads), number in zip(found, shapes, numbers, strict=True):
-        part = module.get_submodule(adapter.at) if adapter.at else module
-        own_path = ".".join(name for name in (path, adapter.at) if name)
-        readers = [place for place in places if place.number == number]
-        home = None
-        if len(primers):
-            home = readers[0].primer if readers else ".".join(name for name in (own_path, "primer") if name)
-            if not readers:
-                part.add_module("primer", primers[number])
-                restore.append(partial(delattr, part, "primer"))
-        kind = type(part).__name__
-        place = Place(own_path, kind, d_model, heads, home, number, len(readers), modulate, adapter.forward, feed)
-        restore.append(_prime_module(part, place, adapter.switches))
-        places.append(place)
-    restore += [_set(encoder, {"use_nested_tensor": False}) for encoder in _nesting(model)]
-    if series is not None:
-        feeder = _Feeder(feed, series)
-        restore.append(model.register_forward_pre_hook(feeder.before, with_kwargs=True).remove)
-        restore.append(model.register_forward_hook(feeder.after, always_call=True).remove)
-    return SwapReport(tuple(places), primers, feed, lambda: _run(restore))
+    with ExitStack() as undo:  # whatever fails on the way leaves the model as it was
+        for (path, module, adapter), (d_model, heads), number in zip(found, shapes, numbers, strict=True):
+            part = adapter.part(module)
+            own_path = ".".join(name for name in (path, adapter.at) if name)
+            readers = [place for place in places if place.number == number]
+            home = None
+            if len(primers):
+                home = readers[0].primer if readers else ".".join(name for name in (own_path, "primer") if name)
+                if not readers:
+                    _check_free(part, "primer", path=own_path)
+                    _set(part, {"primer": primers[number]}, undo)
+            kind = type(part).__name__
+            place = Place(own_path, kind, d_model, heads, home, number, len(readers), modulate, adapter.forward, feed)
+            _set(part, {**adapter.switches, "prime_place": place}, undo)
+            undo.callback(setattr, part, "__class__", type(part))
+            part.__class__ = _primed(type(part))
+            places.append(place)
+        for encoder in _nesting(model):
+            _set(encoder, {"use_nested_tensor": False}, undo)
+        if series is not None:
+            feeder = _Feeder(feed, series)
+            undo.callback(model.register_forward_pre_hook(feeder.before, with_kwargs=True).remove)
+            undo.callback(model.register_forward_hook(feeder.after, always_call=True).remove)
+        return SwapReport(tuple(places), primers, feed, undo.pop_all().close)
 
 
 def _find(
@@ -500,13 +541,23 @@ def _find(
         adapter = next((adapter for adapter in adapters if adapter.fits(module)), None)
         if adapter is None or not where(path, module):
             continue
-        part = module.get_submodule(adapter.at) if adapter.at else module
-        if "prime_place" in vars(part):
+        if "prime_place" in vars(adapter.part(module)):
             continue
         reason = adapter.refuse(module)
         if reason:
             raise InputError(f"{path or type(module).__name__} cannot be swapped: {reason}; leave it out by where=")
         yield path, module, adapter
+
+
+def _why_none(model: nn.Module, adapters: Sequence[Adapter]) -> str:
+    fits = [(path or "the model itself", a, m) for path, m in model.named_modules() for a in adapters if a.fits(m)]
+    if not fits:
+        names = sorted({type(module).__name__ for module in model.modules()})
+        return "it has no nn.MultiheadAttention and nothing that an adapter fits; its modules are " + ", ".join(names)
+    swapped = {path: "prime_place" in vars(adapter.part(module)) for path, adapter, module in fits}
+    if all(swapped.values()):
+        return f"{', '.join(swapped)} has been swapped already; undo() of its report puts it back"
+    return f"where= leaves out {', '.join(path for path, done in swapped.items() if not done)}"
 
 
 def _make_primers(
@@ -533,34 +584,34 @@ def _make_primers(
         return nn.ModuleList([spec]), numbers
     if length is None:
         raise InputError("length is needed to make a primer: the number of steps of the series of a token")
-    options = dict(spec) if isinstance(spec, Mapping) else {"kind": spec}
-    tied = options.get("kind") == "random" or options.get("sparsity") or options.get("pairing") == "permuted"
-    if tied and tokens is None:
-        raise InputError("kind 'random', sparsity and permuted pairing are tied to their pairs: give tokens")
     made = [
-        build_primer(
-            options,
-            length=length,
-            d_model=d_model,
-            n_heads=heads,
-            tokens=tokens or 0,
-            layers=numbers.count(number),
-        )
+        build_primer(spec, length=length, d_model=d_model, n_heads=heads, tokens=tokens, layers=numbers.count(number))
         for number, (d_model, heads) in enumerate(distinct)
     ]
     return nn.ModuleList(primer for primer in made if primer is not None), numbers
 
 
-def _prime_module(module: nn.Module, place: Place, switches: Mapping[str, object]) -> Callable[[], None]:
-    kind = type(module)
-    undo = _set(module, {**switches, "prime_place": place})
-    module.__class__ = type(f"Primed{kind.__name__}", (kind,), {"forward": _primed_forward, "__module__": __name__})
+def _check_free(part: nn.Module, name: str, *, path: str) -> None:
+    if hasattr(part, name):
+        raise InputError(
+            f"{path or type(part).__name__} has something named {name} already, where its primer would live; leave it "
+            "out by where=, or give that another name"
+        )
 
-    def restore() -> None:
-        module.__class__ = kind
-        undo()
 
-    return restore
+def _primed(kind: type[nn.Module]) -> type[nn.Module]:
+    own = {"forward": _primed_forward, "attends": True, "__reduce__": _primed_reduce, "__module__": __name__}
+    return type(f"Primed{kind.__name__}", (kind,), own)
+
+
+def _primed_reduce(self: Any) -> tuple[object, ...]:
+    """For pickles and copies: by the class it was, since its own is nowhere to be imported from."""
+    return _primed_anew, (type(self).__base__,), self.__getstate__()
+
+
+def _primed_anew(kind: type[nn.Module]) -> nn.Module:
+    primed = _primed(kind)
+    return primed.__new__(primed)
 
 
 def _primed_forward(
@@ -568,7 +619,7 @@ def _primed_forward(
 ) -> Any:  # the `forward` of every swapped module
     place: Place = self.prime_place
     if prime is _NOT_GIVEN:
-        fed = next((fed for fed in reversed(_FED.get()) if fed.feed is place.feed), None)
+        fed = Fed.latest(place.feed)
         if fed is None:
             raise InputError(
                 f"{place.path or place.kind} has prime attention but was fed nothing: call the model inside "
@@ -578,20 +629,13 @@ def _primed_forward(
     return place.forward(self, Attend(place, prime), *args, **kwargs)
 
 
-def _set(module: nn.Module, values: Mapping[str, object]) -> Callable[[], None]:
-    """Set attributes; returns what puts them back."""
-    before = {name: vars(module)[name] for name in values if name in vars(module)}
+def _set(module: nn.Module, values: Mapping[str, object], undo: ExitStack) -> None:
+    """Set attributes; `undo` learns what puts them back."""
     for name, value in values.items():
+        own = vars(module)
+        put_back = partial(setattr, module, name, own[name]) if name in own else partial(delattr, module, name)
         setattr(module, name, value)
-
-    def restore() -> None:
-        for name in values:
-            if name in before:
-                setattr(module, name, before[name])
-            else:
-                delattr(module, name)
-
-    return restore
+        undo.callback(put_back)
 
 
 def _nesting(model: nn.Module) -> list[nn.TransformerEncoder]:
@@ -603,8 +647,3 @@ def _nesting(model: nn.Module) -> list[nn.TransformerEncoder]:
         and getattr(module, "use_nested_tensor", False)
         and any("prime_place" in vars(part) for part in module.modules())
     ]
-
-
-def _run(steps: list[Callable[[], None]]) -> None:
-    while steps:
-        steps.pop()()

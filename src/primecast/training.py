@@ -20,9 +20,13 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
+from itertools import chain
+from numbers import Number
+from operator import index as whole
 from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -124,13 +128,15 @@ def fit(
     parameters: Callable[[str], bool] | str | None = None,
     rates: Mapping[str, float] | None = None,
     precision: str = "float32",
-    state: Path | None = None,
+    state: Path | str | None = None,
     save_every: int = 200,
     progress: str = "auto",
     keep_blocks: bool = True,
     device: str = "cpu",
 ) -> History:
     """Train the model in place; it ends in eval mode, on `device`, with the weights of its best epoch.
+
+    That is also how a TrainingError leaves it; before the end of the first epoch, with the weights it began with.
 
     loss:       of forecast and truth; a model with `training_loss(x, y, marks, loss)` decides itself how to use it.
     patience:   stop after so many epochs in a row that are worse than the best; a tie counts as improvement.
@@ -153,14 +159,19 @@ def fit(
         raise unknown("schedule", schedule, SCHEDULES)
     if not (lr > 0 and math.isfinite(lr)):
         raise InputError(f"lr is {lr}; it must be a finite number above 0")
-    _at_least_one(batch_size=batch_size, epochs=epochs, patience=patience, save_every=save_every)
+    batch_size, epochs, patience, save_every = _at_least_one(
+        batch_size=batch_size, epochs=epochs, patience=patience, save_every=save_every
+    )
     _at_least_one(**{"number of training windows": len(train), "number of validation windows": len(val)})
+    seed = _whole("seed", seed)
     if not 0 <= seed < 2**63:
         raise InputError(f"seed is {seed}; it must be a whole number from 0 to 2**63 - 1")
+    lr, rates = float(lr), {part: float(rate) for part, rate in (rates or {}).items()}  # numpy's do not go into JSON
+    state = None if state is None else Path(state)
     _check_precision(precision)
-    where = _device(device)
+    where = _device(device, model)
     chosen = _choose(model, parameters)
-    factors = _factors(chosen, rates or {})
+    factors = _factors(chosen, rates)
     team = join(where)
     if keep_blocks:
         keep_large_blocks()
@@ -168,7 +179,7 @@ def fit(
     model.to(where)
     steps = max(1, len(train) // batch_size) if drop_last else math.ceil(len(train) / batch_size)
     settings = {
-        "model": f"{type(model).__name__}, {_digest(_text(model))}",
+        "model": _identity(model),
         "choice of parameters": f"{len(chosen)} tensors, {_digest(*chosen)}",
         "training windows": _fingerprint(train),
         "validation windows": _fingerprint(val),
@@ -180,7 +191,7 @@ def fit(
         "seed": seed,
         "schedule": schedule,
         "drop_last": drop_last,
-        "rates": dict(rates or {}),
+        "rates": rates,
         "precision": precision,
         "number of processes": team.size,
     }
@@ -212,6 +223,7 @@ def fit(
                     value.backward()
                 number = team.average(value, list(chosen.values()), model, share=len(mine) / len(index))
                 if not math.isfinite(number):
+                    run.restore_best()
                     raise TrainingError(_why_not_finite(number, batch, at, rate, team))
                 run.optimizer.step(rate)
                 at.step += 1
@@ -226,6 +238,7 @@ def fit(
             # At the training batch size: it is known to fit into memory.
             scores = evaluate(model, val, batch_size=batch_size, precision=precision, device=device)
             if not math.isfinite(scores.mse):
+                run.restore_best()
                 raise TrainingError(
                     f"the validation error is {scores.mse} after epoch {at.epoch}: the validation windows hold values "
                     f"that are not finite, or the learning rate {rate:g} is too high"
@@ -237,8 +250,7 @@ def fit(
             if state is not None:
                 run.save(state)
 
-        model.load_state_dict(run.best)
-    model.eval()
+        run.restore_best()
     return History(
         epochs=tuple(at.rows),
         best_epoch=at.best_epoch,
@@ -350,16 +362,68 @@ def _fingerprint(windows: WindowSource) -> str:
 
 
 def _name(loss: Loss) -> str:
-    """The same in every process, which the repr of a function is not."""
-    if isinstance(loss, partial):
-        arguments = [*map(repr, loss.args), *(f"{key}={value!r}" for key, value in loss.keywords.items())]
-        return f"{_name(loss.func)}({', '.join(arguments)})"
-    return _text(loss) if isinstance(loss, nn.Module) else str(getattr(loss, "__qualname__", type(loss).__qualname__))
+    return _identity(loss) if isinstance(loss, nn.Module) else _told(loss)
 
 
-def _text(module: nn.Module) -> str:
-    """What a module says of itself, sizes, rates and all, without the addresses of the things it holds."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(module))
+def _identity(module: nn.Module) -> str:
+    """Its class, and a digest of its text and of all that its parts are set to beside their weights.
+
+    None is not told: it may stand where a tensor will be kept.
+    """
+    traits = [
+        f"{path}.{name}={told}"
+        for path, part in module.named_modules()
+        for name, value in sorted(vars(part).items())
+        if name not in vars(nn.Module()) and value is not None and (told := _told(value))
+    ]
+    return f"{type(module).__name__}, {_digest(_text(module), *traits)}"
+
+
+def _text(value: object) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _told(value: object) -> str:
+    """Plain values and functions in words that are the same in every process, which a repr with an address is not.
+
+    A function is told by its name, and a lambda or a function inside of another, which has none of its own, by its
+    code. Of what it reads from around it only plain values count: a container may be where it keeps its notes. Of
+    tensors and other objects nothing is told, for they may change while training goes on.
+    """
+    match value:
+        case None | Number() | str() | bytes():
+            return repr(value)
+        case list() | tuple():
+            return f"[{', '.join(filter(None, map(_told, value)))}]"
+        case set() | frozenset():
+            return f"{{{', '.join(sorted(filter(None, map(_told, value))))}}}"
+        case dict():
+            entries = {key: _told(entry) for key, entry in value.items()}
+            return f"{{{', '.join(f'{_told(key)}: {entry}' for key, entry in entries.items() if entry)}}}"
+        case partial():
+            arguments = [_told(argument) or _text(argument) for argument in value.args]
+            arguments += [f"{name}={_told(argument) or _text(argument)}" for name, argument in value.keywords.items()]
+            return f"{_told(value.func)}({', '.join(arguments)})"
+        case MethodType():
+            return f"{_told(value.__self__)}.{value.__name__}"
+        case FunctionType() if "<" in value.__qualname__:
+            around = [cell.cell_contents for cell in value.__closure__ or ()]
+            plain = [p for p in around if p is not value and (isinstance(p, Number | str) or callable(p))]
+            defaults = _told([value.__defaults__, value.__kwdefaults__])
+            return f"{value.__qualname__}, {_digest(_code(value.__code__), defaults, *map(_told, plain))}"
+        case FunctionType() | BuiltinFunctionType() | type():
+            return value.__qualname__
+        case _ if is_dataclass(value):  # settings, as a rule
+            shown = {part.name: getattr(value, part.name) for part in fields(value) if part.repr}
+            return f"{type(value).__qualname__}{_told(shown)}"
+        case _:
+            return type(value).__qualname__ if callable(value) else ""
+
+
+def _code(code: CodeType) -> str:
+    """Instructions, names and constants; where it stands in a file is no part of it."""
+    constants = [_code(value) if isinstance(value, CodeType) else _told(value) for value in code.co_consts]
+    return _digest(code.co_code, *code.co_names, *constants)
 
 
 # ---------------------------------------------------------------- scoring and forecasting
@@ -371,22 +435,24 @@ def evaluate(
     *,
     batch_size: int = 256,
     precision: str = "float32",
-    device: str = "cpu",
+    device: str | None = None,
 ) -> Scores:
     """Score every window once; the batch size is a matter of memory, never of the result.
 
+    device: where the model is moved to and stays; None leaves it where it is.
+
     Under torchrun all processes must call it: each scores its share of the windows, all get the scores of the whole.
     """
-    _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
-    team = join(_device(device))
-    count = len(windows)
+    batch_size, count = _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
+    where = _device(device, model)
+    team = join(where)
     mine = team.share(torch.arange(count))
     _, horizon, channels = windows.batch(torch.tensor([0])).y.shape
     # For each kind of error, squared and absolute: sums over all but one axis.
     by_step = torch.zeros(2, horizon, dtype=torch.float64)
     by_channel = torch.zeros(2, channels, dtype=torch.float64)
     by_window = torch.zeros(2, count, dtype=torch.float64)
-    for index, forecast, truth in _forecasts(model, windows, mine, batch_size, precision, device):
+    for index, forecast, truth in _forecasts(model, windows, mine, batch_size, precision, where):
         error = forecast - truth
         errors = torch.stack([error.square(), error.abs()])  # 2 b h n
         by_step += errors.sum((1, 3), dtype=torch.float64)
@@ -414,20 +480,27 @@ def predict(
     *,
     batch_size: int = 256,
     precision: str = "float32",
-    device: str = "cpu",
+    device: str | None = None,
 ) -> Float[Tensor, "w h n"]:
-    """The forecast of every window, in order, on the CPU; a process that calls it forecasts all of them alone."""
-    _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
-    forecasts = _forecasts(model, windows, torch.arange(len(windows)), batch_size, precision, device)
+    """The forecast of every window, in order, on the CPU; a process that calls it forecasts all of them alone.
+
+    device: as in `evaluate`.
+    """
+    batch_size, count = _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
+    forecasts = _forecasts(model, windows, torch.arange(count), batch_size, precision, _device(device, model))
     return torch.cat([forecast for _, forecast, _ in forecasts])
 
 
 def _forecasts(
-    model: nn.Module, windows: WindowSource, index: Int64[Tensor, "w"], batch_size: int, precision: str, device: str
+    model: nn.Module,
+    windows: WindowSource,
+    index: Int64[Tensor, "w"],
+    batch_size: int,
+    precision: str,
+    where: torch.device,
 ) -> Iterator[tuple[Int64[Tensor, "b"], Float[Tensor, "b h n"], Float[Tensor, "b h n"]]]:
     """Number, forecast and truth of the windows asked for, batch by batch, in order; all on the CPU."""
     _check_precision(precision)
-    where = _device(device)
     model.to(where)
     for part in index.split(batch_size) if len(index) else ():
         x, y, marks = _gather(windows, part, where)
@@ -472,16 +545,28 @@ def _gather(
     return batch.x.to(device), batch.y.to(device), marks
 
 
-def _at_least_one(**counts: int) -> None:
+def _at_least_one(**counts: int) -> list[int]:
     for name, count in counts.items():
-        if count < 1:
+        if _whole(name, count) < 1:
             raise InputError(f"{name} is {count}; it must be at least 1")
+    return [whole(count) for count in counts.values()]
+
+
+def _whole(name: str, number: int) -> int:
+    """The number as one of Python's own, which go into JSON, also if it is one of numpy's."""
+    try:
+        return whole(number)
+    except TypeError as error:
+        raise InputError(f"{name} is {number!r}; it must be a whole number") from error
 
 
 # ---------------------------------------------------------------- the machine
 
 
-def _device(name: str) -> torch.device:
+def _device(name: str | None, model: nn.Module) -> torch.device:
+    if name is None:
+        tensor = next(chain(model.parameters(), model.buffers()), None)
+        return torch.device("cpu") if tensor is None else tensor.device
     gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     there = ["cpu", *(["cuda", *gpus] if gpus else []), *(["mps"] if torch.backends.mps.is_available() else [])]
     if name not in there:

@@ -13,6 +13,7 @@ Letters: t rows, n channels.
 import gzip
 import io
 import lzma
+import re
 import warnings
 import zlib
 from collections.abc import Collection
@@ -33,6 +34,10 @@ POLICIES = {
 }
 TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
 LONG_COLUMNS = {"unique_id", "ds", "y"}
+NUMBERS = {"integer", "floating", "mixed-integer", "mixed-integer-float", "decimal", "boolean", "complex"}
+"""Kinds of content, as pandas infers them, that it would take for nanoseconds since 1970 if it were asked for dates."""
+EITHER_FIRST = r"^\D*(\d{1,2})[-./ ](\d{1,2})[-./ ]\d"
+"""Dates in which day and month can be taken for one another: 05/02/2024, Mon 5.2.24 13:00."""
 SEASONS = {
     "s": 86400,
     "min": 1440,
@@ -59,18 +64,38 @@ class ConstantChannelWarning(UserWarning):
 # ---------------------------------------------------------------- reading
 
 
-def read_table(path: Path | str, *, time: str | None = None) -> pd.DataFrame:
+def read_table(
+    path: Path | str, *, id: str | None = None, time: str | None = None, value: str | None = None
+) -> pd.DataFrame:
     """A CSV file (may be .gz or .xz) or a Parquet file as a wide frame in the file's order; long files are widened.
 
     Comma, semicolon (then also decimal commas) and tab are told apart by the header. The time column is the one
-    named `time`; else one with a usual name, such as date or ds; else the first text column that holds dates. A
+    named `time`; else one with a usual name, such as date or ds; else the first text column that holds dates. A file is
+    long if `id` or `value` is named, or if it has the columns unique_id, ds and y, which they are where not named. A
     nameless column that only numbers the rows, as pandas writes it, is dropped.
     """
+    return open_file(path, id=id, time=time, value=value)[0]
+
+
+def open_file(
+    path: Path | str, *, id: str | None, time: str | None, value: str | None, day_first: bool | None = None
+) -> tuple[pd.DataFrame, bool | None]:
+    """As `read_table`, and how its dates were read; for `day_first` see `as_stamps`."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
-    if path.suffix in (".parquet", ".pq"):
-        return _dated(_read_parquet(path), time, path)
+    frame = _read_parquet(path) if path.suffix in (".parquet", ".pq") else _read_csv(path)
+    check_columns(frame)
+    if is_long(frame, id=id, value=value):
+        return spread(frame, id=id, time=time, value=value, day_first=day_first, source=str(path))
+    if time is None and isinstance(frame.index, pd.DatetimeIndex):
+        return frame, None
+    if time is not None and time not in frame.columns:
+        raise unknown(f"time column of {path}", time, frame.columns)
+    return date_by(frame, time or _time_column(frame, path), day_first=day_first, source=str(path))
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
     try:
         text = uncompressed(path).decode("utf-8-sig")
         header, _, rest = text.partition("\n")
@@ -83,19 +108,9 @@ def read_table(path: Path | str, *, time: str | None = None) -> pd.DataFrame:
         raise InputError(f"{path} is not a CSV table: {str(error).strip()}") from error
 
     nameless = frame.columns[0]
-    if nameless == "Unnamed: 0" and np.array_equal(frame[nameless], np.arange(len(frame))):
-        frame = frame.drop(columns=nameless)
-    return _dated(frame, time, path)
-
-
-def _dated(frame: pd.DataFrame, time: str | None, path: Path) -> pd.DataFrame:
-    """What a file holds, with its time column as index, widened if it is long."""
-    if time is None and isinstance(frame.index, pd.DatetimeIndex):
-        return frame
-    column, stamps = _time_column(frame, time, path)
-    if column == "ds" and set(frame.columns) >= LONG_COLUMNS:
-        return widen(frame.assign(ds=stamps))
-    return frame.drop(columns=column).set_axis(stamps, axis="index")
+    if nameless == "Unnamed: 0" and pd.api.types.is_integer_dtype(frame[nameless]) and frame[nameless].is_unique:
+        return frame.drop(columns=nameless)
+    return frame
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -149,38 +164,100 @@ def listed(names: Collection[object], *, most: int = 8) -> str:
     return f"{shown}, ... ({len(names)} in all)" if len(names) > most else shown
 
 
-def _time_column(frame: pd.DataFrame, time: str | None, path: Path) -> tuple[str, pd.DatetimeIndex]:
-    if time is not None:
-        if time not in frame.columns:
-            raise unknown(f"time column of {path}", time, frame.columns)
-        candidates = [time]
-    else:
-        text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-        usual = [name for name in text if str(name).strip().lower() in TIME_NAMES]
-        candidates = usual + [name for name in text if name not in usual]
-    for name in candidates:
-        stamps = as_stamps(frame[name])
-        if stamps is not None:
-            return name, stamps
-    tried = f"column {time!r} holds no dates" if time else "no column of text holds dates"
-    columns = listed(frame.columns)
+# ---------------------------------------------------------------- dates
+
+
+def _time_column(frame: pd.DataFrame, path: Path) -> str:
+    text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    usual = [name for name in text if str(name).strip().lower() in TIME_NAMES]
+    for name in usual + [name for name in text if name not in usual]:
+        if holds_dates(frame[name]):
+            return str(name)
     raise InputError(
-        f"{path} has no time column: {tried} in all rows (columns: {columns}); write them like 2024-01-31 23:00"
+        f"{path} has no time column: no column of text holds dates in all rows (columns: {listed(frame.columns)}); "
+        "write them like 2024-01-31 23:00"
     )
 
 
-def as_stamps(column: "pd.Series[str]") -> pd.DatetimeIndex | None:
-    """The column as dates, or None. Month first, then day first; differing UTC offsets become UTC."""
+def holds_dates(column: "pd.Series[str]") -> bool:
+    return as_stamps(column, day_first=False) is not None  # either reading will do
+
+
+def date_by(frame: pd.DataFrame, time: str, *, day_first: bool | None, source: str) -> tuple[pd.DataFrame, bool | None]:
+    """The frame with its column `time` as its index, and how the dates were read."""
+    stamps, day_first = stamps_of(frame, time, day_first=day_first, source=source)
+    return frame.drop(columns=time).set_axis(stamps, axis="index"), day_first
+
+
+def stamps_of(
+    frame: pd.DataFrame, time: str, *, day_first: bool | None, source: str
+) -> tuple[pd.DatetimeIndex, bool | None]:
+    """`as_stamps` of a column that must hold dates."""
+    column = frame[time]
+    read = as_stamps(column, day_first=day_first)
+    if read is not None:
+        return read
+    if _numeric(column):
+        raise InputError(
+            f"column {time!r} of {source} holds numbers, the first {column.iloc[0]}, and of what they count nothing is "
+            f"known; make dates of them with pandas.to_datetime(df[{time!r}], unit='s') if they are Unix seconds "
+            "(unit='ms': milliseconds), or with format='%Y%m%d' if they are like 20240131"
+        )
+    raise InputError(f"column {time!r} of {source} does not hold dates in all rows; write them like 2024-01-31 23:00")
+
+
+def as_stamps(
+    column: "pd.Series[str]", *, day_first: bool | None = None
+) -> tuple[pd.DatetimeIndex, bool | None] | None:
+    """The column as dates, and whether their day was read first (None where that was no question); None if it has none.
+
+    One reading serves all rows. Where day and month could be either, throughout, it is the one that `day_first` says,
+    or else the one by which the dates are regular, or at least in order. Differing UTC offsets become UTC.
+    """
+    if _numeric(column):
+        return None
+    if not (len(column) and isinstance(column.iloc[0], str) and re.match(EITHER_FIRST, column.iloc[0])):
+        stamps = _parsed(column, day_first=False)
+        return None if stamps is None else (stamps, None)
+    first, second = column.str.extract(EITHER_FIRST).astype(float).max()
+    parsed = {
+        reading: _parsed(column, day_first=reading) for reading, month in ((False, first), (True, second)) if month < 13
+    }
+    read = {reading: stamps for reading, stamps in parsed.items() if stamps is not None}
+    if len(read) < 2:
+        return next(((stamps, reading) for reading, stamps in read.items()), None)
+    if day_first is None and not read[False].equals(read[True]):
+        by_order = {reading: _orderliness(stamps) for reading, stamps in read.items()}
+        if by_order[False] == by_order[True]:
+            raise InputError(
+                f"{column.iloc[0]!r} in column {column.name!r} may be {read[True][0]:%d %B %Y} or "
+                f"{read[False][0]:%d %B %Y}, and the other rows do not tell; write them like 2024-01-31 23:00, or give "
+                "a frame in which pandas.to_datetime(column, dayfirst=...) has read them"
+            )
+        day_first = by_order[True] > by_order[False]
+    return read[bool(day_first)], day_first
+
+
+def _numeric(column: "pd.Series[str]") -> bool:
+    return pd.api.types.infer_dtype(column) in NUMBERS
+
+
+def _parsed(column: "pd.Series[str]", *, day_first: bool) -> pd.DatetimeIndex | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # pandas saying that it is guessing: that is asked of it
-        for day_first, utc in ((False, False), (True, False), (False, True)):
+        for utc in (False, True):
             try:
-                parsed = pd.to_datetime(column, dayfirst=day_first, utc=utc)
-                stamps = pd.DatetimeIndex(parsed, name=column.name)
+                stamps = pd.DatetimeIndex(pd.to_datetime(column, dayfirst=day_first, utc=utc), name=column.name)
             except (ValueError, TypeError, OverflowError):
                 continue
             return None if stamps.hasnans else stamps
     return None
+
+
+def _orderliness(stamps: pd.DatetimeIndex) -> tuple[bool, bool]:
+    """Whether they keep one step, and whether they come in order; those of a long frame come once per series."""
+    once = stamps.unique()
+    return _frequency(once.sort_values()) is not None, once.is_monotonic_increasing or once.is_monotonic_decreasing
 
 
 # ---------------------------------------------------------------- long and wide
@@ -190,22 +267,39 @@ def widen(
     df: pd.DataFrame, *, id_column: str = "unique_id", time_column: str = "ds", value_column: str = "y"
 ) -> pd.DataFrame:
     """A long frame as a wide one: a column per id, in the order in which ids appear; absent pairs are NaN."""
-    for name in (id_column, time_column, value_column):
+    names = {"id": id_column, "time": time_column, "value": value_column}
+    return spread(df, **names, day_first=None, source="the long frame")[0]
+
+
+def is_long(frame: pd.DataFrame, *, id: str | None, value: str | None) -> bool:
+    return id is not None or value is not None or set(frame.columns) >= LONG_COLUMNS
+
+
+def spread(
+    df: pd.DataFrame, *, id: str | None, time: str | None, value: str | None, day_first: bool | None, source: str
+) -> tuple[pd.DataFrame, bool | None]:
+    """As `widen`, of columns called unique_id, ds and y where not named, and how the dates were read."""
+    id, time, value = id or "unique_id", time or "ds", value or "y"
+    for name in (id, time, value):
         if name not in df.columns:
-            raise InputError(f"the long frame has no column {name!r}; its columns are {listed(df.columns)}")
-    stamps = as_stamps(df[time_column])
-    if stamps is None:
-        raise InputError(f"column {time_column!r} of the long frame does not hold dates in all rows")
-    df = df.assign(**{time_column: stamps})
-    twice = df.duplicated([id_column, time_column])
+            raise InputError(f"{source} has no column {name!r}; its columns are {listed(df.columns)}")
+    stamps, day_first = stamps_of(df, time, day_first=day_first, source=source)
+    df = df.assign(**{time: stamps})
+    nobody = df[id].isna()
+    if nobody.any():
+        raise InputError(
+            f"{int(nobody.sum())} rows have no {id!r}, the first at {stamps[nobody.to_numpy()][0]}; say whose they are "
+            f"or drop them with df.dropna(subset=[{id!r}])"
+        )
+    twice = df.duplicated([id, time])
     if twice.any():
         first = df[twice].iloc[0]
         raise InputError(
-            f"{int(twice.sum())} rows repeat an id and time, the first {first[id_column]!r} at {first[time_column]}; "
-            f"keep one, for example with df.drop_duplicates([{id_column!r}, {time_column!r}])"
+            f"{int(twice.sum())} rows repeat an id and time, the first {first[id]!r} at {first[time]}; "
+            f"keep one, for example with df.drop_duplicates([{id!r}, {time!r}])"
         )
-    wide = df.pivot(index=time_column, columns=id_column, values=value_column)
-    return wide[df[id_column].unique()]
+    wide = df.pivot(index=time, columns=id, values=value)
+    return wide[df[id].unique()], day_first
 
 
 def lengthen(
@@ -246,11 +340,9 @@ def validate(df: pd.DataFrame, *, missing: str = "error") -> pd.DataFrame:
 def _checked(df: pd.DataFrame, *, missing: str) -> pd.DataFrame:
     if missing not in POLICIES:
         raise unknown("policy for missing values", missing, POLICIES)
+    check_columns(df)
     index = _check_index(df)
     regular = _regular(index) if isinstance(index, pd.DatetimeIndex) else _counted(index)
-    twice = df.columns[df.columns.duplicated()]
-    if len(twice):
-        raise InputError(f"column names must differ, but these are repeated: {listed(twice)}")
     if not len(df.columns):
         raise InputError("the frame has no columns; give one numeric column per channel")
 
@@ -260,11 +352,20 @@ def _checked(df: pd.DataFrame, *, missing: str) -> pd.DataFrame:
     return filled(frame, missing)
 
 
-def _check_index(df: pd.DataFrame) -> pd.Index:
-    """The stamps or numbers, oldest first; there must be enough of them, all known, all different, and in order."""
-    index = df.index
-    if set(df.columns) >= LONG_COLUMNS:
-        raise InputError("the frame looks like a long frame: turn it with primecast.data.widen(df)")
+def check_columns(df: pd.DataFrame) -> None:
+    """Every column must have one name, of its own."""
+    if df.columns.nlevels > 1:
+        raise InputError(
+            f"column names have {df.columns.nlevels} levels (a MultiIndex), the first {df.columns[0]!r}; make one name "
+            "of each, for example with df.columns = [' '.join(map(str, name)) for name in df.columns]"
+        )
+    twice = df.columns[df.columns.duplicated()]
+    if len(twice):
+        raise InputError(f"column names must differ, but these are repeated: {listed(twice)}")
+
+
+def check_kind(index: pd.Index) -> None:
+    """Rows are dated or numbered."""
     if isinstance(index, pd.PeriodIndex):
         raise InputError("the frame has a PeriodIndex; make stamps of its periods with df.to_timestamp()")
     if not (isinstance(index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(index.dtype)):
@@ -272,6 +373,14 @@ def _check_index(df: pd.DataFrame) -> pd.Index:
             f"the frame has neither dates nor whole numbers as its index but {index.dtype}; set it with "
             "df.set_index('your time column'), parsed by pandas.to_datetime"
         )
+
+
+def _check_index(df: pd.DataFrame) -> pd.Index:
+    """The stamps or numbers, oldest first; there must be enough of them, all known, all different, and in order."""
+    index = df.index
+    if set(df.columns) >= LONG_COLUMNS:
+        raise InputError("the frame looks like a long frame: turn it with primecast.data.widen(df)")
+    check_kind(index)
     if len(index) < SHORTEST:
         raise InputError(f"the frame has {len(index)} rows, but at least {SHORTEST} are needed")
     if index.hasnans:
@@ -312,6 +421,7 @@ def _regular(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
     freq = _frequency(index)
     if freq is not None:
         return pd.DatetimeIndex(index, freq=freq)
+    index = _bare(index)
     steps = index[1:] - index[:-1]
     usual = steps.to_series().mode().iloc[0]
     breaks = np.flatnonzero(steps != usual)
@@ -340,9 +450,17 @@ def _calendar(index: pd.DatetimeIndex, usual: pd.Timedelta) -> str | None:
 
 def _frequency(index: pd.DatetimeIndex) -> pd.offsets.BaseOffset | None:
     """The step the index knows, or else the one its stamps show."""
-    if index.freq is None and len(index) >= SHORTEST:
-        index = pd.DatetimeIndex(index, freq="infer")
-    return index.freq
+    freq = index.freq
+    # Of these two pandas has no name that it could read again, and of the first none at all.
+    nameless = type(freq) is pd.DateOffset or (isinstance(freq, pd.offsets.Week) and freq.rule_code == "W")
+    if freq is not None and not nameless:
+        return freq
+    return pd.DatetimeIndex(_bare(index), freq="infer").freq if len(index) >= SHORTEST else None
+
+
+def _bare(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """The stamps alone: where there is a freq, pandas asks it instead of them, and fails if it is a DateOffset."""
+    return pd.DatetimeIndex(index, freq=None)  # type: ignore[arg-type]  # pandas-stubs know no None
 
 
 def _check_values(frame: pd.DataFrame, missing: str) -> None:

@@ -5,8 +5,8 @@
 A file is handed back as a wide pandas frame. Frames that are not pandas come and go through narwhals, an extra.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from primecast.data.frames import LONG_COLUMNS, TIME_NAMES, as_stamps, lengthen, listed, read_table, widen
+from primecast.data.frames import (
+    TIME_NAMES,
+    check_columns,
+    date_by,
+    holds_dates,
+    is_long,
+    lengthen,
+    listed,
+    open_file,
+    spread,
+)
 from primecast.errors import InputError
 
 FORECAST = "primecast"
@@ -27,7 +37,9 @@ class Layout:
 
     time:  the column that holds the time; None: the index, or nothing does.
     id, value: the other two columns of a long frame; None: the frame is wide.
-    file_time: the column of a file that was said to hold the time; a frame of a file has it as its index.
+    file_time, file_id, file_value: what was said of the columns of a file; its frame is wide, with the time as index.
+    day_first: whether dates in text were read with the day first; None: that was no question.
+    whole: those channels whose names were whole numbers; inside, all names are text.
     """
 
     kind: str = "pandas"
@@ -35,6 +47,10 @@ class Layout:
     id: str | None = None
     value: str | None = None
     file_time: str | None = None
+    file_id: str | None = None
+    file_value: str | None = None
+    day_first: bool | None = None
+    whole: Sequence[str] = ()
 
     def render(self, point: pd.DataFrame, bounds: Mapping[str, pd.DataFrame]) -> Any:
         """The forecast as the caller's kind of table; `bounds` are named "lo-80", from the lowest to the highest.
@@ -46,6 +62,9 @@ class Layout:
         if self.kind == "numpy":
             arrays = [frame.to_numpy() for frame in (point, *bounds.values())]
             return np.stack(arrays, axis=-1) if bounds else arrays[0]
+        names = {name: int(name) for name in self.whole}
+        point = point.rename(columns=names)
+        bounds = {name: frame.rename(columns=names) for name, frame in bounds.items()}
         frame = _beside(point, bounds) if self.id is None else self._long(point, bounds)
         if self.id is None and self.time is not None:
             frame = frame.rename_axis(self.time).reset_index()
@@ -72,38 +91,67 @@ def _beside(point: pd.DataFrame, bounds: Mapping[str, pd.DataFrame]) -> pd.DataF
 
 
 def open_table(
-    data: object, *, id: str | None = None, time: str | None = None, value: str | None = None
+    data: object,
+    *,
+    id: str | None = None,
+    time: str | None = None,
+    value: str | None = None,
+    day_first: bool | None = None,
 ) -> tuple[pd.DataFrame, Layout]:
     """The data as a wide pandas frame, not yet checked, and how it was laid out.
 
     data:  a DataFrame of pandas or of polars, a path to a CSV or Parquet file, an array (rows, channels).
-    id, time, value: columns of a long frame, unique_id, ds and y where not given; a frame with all three of these
-           columns is long. `time` alone is the time column of a wide frame; without it a wide frame that has no dates
+    id, time, value: columns of a long table, unique_id, ds and y where not given; a table with all three of these
+           columns is long. `time` alone is the time column of a wide table; without it a wide frame that has no dates
            as its index takes its one column of dates, if it has one.
+    day_first: how to read dates in which day and month could be either, see `as_stamps`.
     """
-    if isinstance(data, str | Path):
-        return read_table(data, time=time), Layout(file_time=time)
     if isinstance(data, np.ndarray):
         return _of_array(data), Layout(kind="numpy")
-    if isinstance(data, pd.DataFrame):
-        frame, kind = data, "pandas"
+    if isinstance(data, str | Path):
+        wide, day_first = open_file(data, id=id, time=time, value=value, day_first=day_first)
+        layout = Layout(file_id=id, file_time=time, file_value=value)
+    elif isinstance(data, pd.DataFrame):
+        wide, day_first, layout = _of_frame(data, "pandas", id=id, time=time, value=value, day_first=day_first)
     else:
         frame, kind = _from_native(data)
+        wide, day_first, layout = _of_frame(frame, kind, id=id, time=time, value=value, day_first=day_first)
+    return wide, replace(layout, day_first=day_first, whole=[str(name) for name in wide.columns if _whole(name)])
 
-    if id is not None or value is not None or set(frame.columns) >= LONG_COLUMNS:
+
+def reopen_table(data: object, layout: Layout) -> tuple[pd.DataFrame, Layout]:
+    """A table given later than the one of `layout`: its names apply, to a frame only if it has such columns."""
+    names: dict[str, str | None] = {}
+    columns = set(getattr(data, "columns", ()))
+    if isinstance(data, str | Path):
+        names = {"id": layout.file_id, "time": layout.file_time, "value": layout.file_value}
+    elif layout.id is not None and {layout.id, layout.time, layout.value} <= columns:
+        names = {"id": layout.id, "time": layout.time, "value": layout.value}
+    elif layout.time in columns:
+        names = {"time": layout.time}
+    return open_table(data, **names, day_first=layout.day_first)
+
+
+def _whole(name: object) -> bool:
+    return isinstance(name, int | np.integer) and not isinstance(name, bool)
+
+
+def _of_frame(
+    frame: pd.DataFrame, kind: str, *, id: str | None, time: str | None, value: str | None, day_first: bool | None
+) -> tuple[pd.DataFrame, bool | None, Layout]:
+    check_columns(frame)
+    if is_long(frame, id=id, value=value):
         long = Layout(kind=kind, id=id or "unique_id", time=time or "ds", value=value or "y")
-        wide = widen(frame, id_column=str(long.id), time_column=str(long.time), value_column=str(long.value))
-        return wide.rename_axis(columns=None), long
+        wide, day_first = spread(frame, id=id, time=time, value=value, day_first=day_first, source="the long frame")
+        return wide.rename_axis(columns=None), day_first, long
     if time is None and not isinstance(frame.index, pd.DatetimeIndex):
         time = _only_time_column(frame)
     if time is None:
-        return frame, Layout(kind=kind)
+        return frame, None, Layout(kind=kind)
     if time not in frame.columns:
         raise InputError(f"the frame has no time column {time!r}; its columns are {listed(frame.columns)}")
-    stamps = as_stamps(frame[time])
-    if stamps is None:
-        raise InputError(f"column {time!r} of the frame does not hold dates in all rows")
-    return frame.drop(columns=time).set_axis(stamps, axis="index"), Layout(kind=kind, time=time)
+    wide, day_first = date_by(frame, time, day_first=day_first, source="the frame")
+    return wide, day_first, Layout(kind=kind, time=time)
 
 
 def _of_array(data: np.ndarray) -> pd.DataFrame:
@@ -118,7 +166,7 @@ def _only_time_column(frame: pd.DataFrame) -> str | None:
     """The one column of dates, or the one of a usual name whose text is dates; None when there are none or several."""
     dates = [name for name in frame.columns if pd.api.types.is_datetime64_any_dtype(frame[name])]
     text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name]) and name not in dates]
-    usual = [name for name in text if str(name).strip().lower() in TIME_NAMES and as_stamps(frame[name]) is not None]
+    usual = [name for name in text if str(name).strip().lower() in TIME_NAMES and holds_dates(frame[name])]
     found = dates or usual
     return str(found[0]) if len(found) == 1 else None
 

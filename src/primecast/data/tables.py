@@ -3,17 +3,20 @@
 Letters: t rows, n columns.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timezone, tzinfo
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float32, Float64
 from torch import Tensor
 
-from primecast.data.frames import Index, filled, validate
+from primecast.data.frames import Index, check_kind, filled, validate
 from primecast.data.roles import Roles
 from primecast.data.windows import time_features
+from primecast.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +86,51 @@ def calendar_marks(index: pd.Index) -> Float32[Tensor, "t m"] | None:
 def step_of(index: pd.Index) -> str:
     """What one row is, in words: its step and its zone."""
     if isinstance(index, pd.DatetimeIndex):
-        return f"{index.freqstr!r}" + ("" if index.tz is None else f" in {index.tz}")
+        step = "unknown step" if index.freq is None else repr(index.freqstr)
+        return step + ("" if index.tz is None else f" in {zone_name(index.tz)}")
     return f"numbers {getattr(index, 'step', 1)} apart"
+
+
+def zone_name(zone: tzinfo) -> str:
+    """The name by which pandas finds the zone on any machine; dateutil calls its zones by their files on this one."""
+    offset = zone.utcoffset(None)  # None where it changes
+    return re.sub(r"^tzfile\('.*zoneinfo/(.+)'\)$", r"\1", str(zone)) if offset is None else str(timezone(offset))
+
+
+def in_step(wide: pd.DataFrame, own: Index) -> pd.DataFrame:
+    """Rows given later, oldest first, in the zone of `own` and, if they keep to it, with its step; not yet checked.
+
+    Of themselves a few rows may show another step: a week of business days looks like days.
+    """
+    check_kind(wide.index)
+    index = wide.index
+    if _kind(index) != _kind(own):
+        raise _other_rows(index, own)
+    if isinstance(index, pd.DatetimeIndex) and isinstance(own, pd.DatetimeIndex) and own.tz is not None:
+        index = index.tz_convert(own.tz)
+    wide = wide.set_axis(index, axis="index")
+    if not index.is_monotonic_increasing and index.is_monotonic_decreasing:
+        wide = wide.iloc[::-1]
+    if isinstance(own, pd.RangeIndex) or not len(index) or index.hasnans:
+        return wide
+    expected = pd.date_range(wide.index[0], periods=len(wide), freq=own.freq, name=index.name)
+    return wide.set_axis(expected, axis="index") if (wide.index == expected).all() else wide
+
+
+def check_step(index: pd.Index, own: Index) -> None:
+    """Refuse rows of another step than `own`; they went through `in_step`, and then through `checked`."""
+    step = "freq" if isinstance(own, pd.DatetimeIndex) else "step"
+    if getattr(index, step) != getattr(own, step):
+        raise _other_rows(index, own)
+
+
+def _kind(index: pd.Index) -> tuple[bool, bool]:
+    """Whether its rows are dated, and whether that is in a zone."""
+    return isinstance(index, pd.DatetimeIndex), getattr(index, "tz", None) is not None
+
+
+def _other_rows(index: pd.Index, own: Index) -> InputError:
+    return InputError(f"this Forecaster was fitted on rows of {step_of(own)}, the frame has rows of {step_of(index)}")
 
 
 def rows_until(index: pd.Index, stamp: str) -> int:

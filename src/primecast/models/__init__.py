@@ -29,7 +29,7 @@ from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
 class ModelEntry:
     """A model of the registry: its class, what its tokens are, what it can take, and where it comes from.
 
-    settings:    how it is trained on a data set, by name; None: as the data set's preset says.
+    settings:    how it is trained, by data set and horizon; None: as the data set's preset says.
     permutes:    permuting the channels permutes the forecast. equivariant: scale and level of a window carry over to
                  its forecast. Both at the model's default arguments.
     """
@@ -39,7 +39,7 @@ class ModelEntry:
     reference: str
     mechanisms: tuple[str, ...] = ()
     primable: bool = False
-    settings: Callable[[str], Mapping[str, object]] | None = None
+    settings: Callable[[str, int], Mapping[str, object]] | None = None
     permutes: bool = True
     equivariant: bool = True
 
@@ -49,7 +49,7 @@ MODELS: Mapping[str, ModelEntry] = {
         Autoformer,
         tokens="time steps",
         reference="Wu et al., NeurIPS 2021",
-        settings=lambda dataset: _joined(autoformer.SETTINGS),
+        settings=lambda dataset, horizon: _joined(autoformer.settings(dataset, horizon)),
         permutes=False,  # a convolution mixes the channels of a step
         equivariant=False,  # unless norm="instance"
     ),
@@ -57,7 +57,7 @@ MODELS: Mapping[str, ModelEntry] = {
         DLinear,
         tokens="none: two linear maps",
         reference="Zeng et al., AAAI 2023",
-        settings=lambda dataset: _joined(dlinear.SETTINGS),
+        settings=lambda dataset, horizon: _joined(dlinear.SETTINGS),
         equivariant=False,  # unless norm="instance"
     ),
     "gat": ModelEntry(
@@ -79,19 +79,19 @@ MODELS: Mapping[str, ModelEntry] = {
         reference="Liu et al., ICLR 2025",
         mechanisms=TIME_MECHANISMS,
         primable=True,
-        settings=lambda dataset: {k: v for k, v in asdict(timer_xl.SETTINGS[dataset]).items() if k != "note"},
+        settings=lambda dataset, horizon: {k: v for k, v in asdict(timer_xl.SETTINGS[dataset]).items() if k != "note"},
     ),
     "patchtst": ModelEntry(
         PatchTST,
         tokens="patches of one channel",
         reference="Nie et al., ICLR 2023",
-        settings=lambda dataset: _joined(patchtst.SETTINGS),
+        settings=lambda dataset, horizon: _joined(patchtst.SETTINGS),
     ),
     "lift": ModelEntry(
         LIFT,
         tokens="those of its backbone",
         reference="Zhao & Shen, ICLR 2024",
-        settings=lambda dataset: _joined(lift.SETTINGS),
+        settings=lambda dataset, horizon: _joined(lift.settings(dataset, horizon)),
         permutes=False,  # its state router knows each channel by its place
         equivariant=False,  # and looks at the window as it is, unless router="normal"
     ),
@@ -99,7 +99,7 @@ MODELS: Mapping[str, ModelEntry] = {
         LagTSReconstruction,
         tokens="channels",
         reference="our reconstruction after the public description of LagTS, Liu et al., ICASSP 2025",
-        settings=lambda dataset: _joined(lagts.SETTINGS),
+        settings=lambda dataset, horizon: _joined(lagts.SETTINGS),
     ),
 }
 

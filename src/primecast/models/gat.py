@@ -109,7 +109,7 @@ class EdgePrime:
         grouped = self.phi.shape[-1] == gains.shape[0] * gains.shape[1]
         # A head reads its own hidden units (grouped) or all: one product, with zeros where a head does not look.
         table = torch.block_diag(*gains) if grouped else gains.transpose(0, 1).flatten(1)
-        filters = self.phi @ table
+        filters = self.phi @ table.to(self.phi.dtype)
         if base is not None:
             filters = filters + base.flatten()
         if self.pairs is not None:
@@ -133,7 +133,8 @@ def prime_edges(
     """
     tokens, length = series.shape[1:]
     asks, answers = edges
-    if primer.pairing == "shared" or any(type(layer) not in _ON_EDGES for layer in primer.first):
+    on_grid = primer.pairing == "shared" or any(type(layer) not in _ON_EDGES for layer in primer.first)
+    if on_grid or series.shape[0] == 0:  # MKL has no FFT of an empty batch
         prime = primer(series, covariates=covariates)
         phi = prime.phi.flatten(1, 2)[:, :, asks, answers].permute(2, 0, 1)
         return EdgePrime(phi, prime.gains, prime.base, None if prime.pairs is None else prime.pairs[asks, answers])
@@ -142,7 +143,7 @@ def prime_edges(
     if primer.tokens is not None and tokens != primer.tokens:
         raise InputError(f"the primer was made for {primer.tokens} tokens, the windows have {tokens}")
 
-    series = series.detach()
+    series = primer.in_precision(series.detach())
     if primer.normalize:
         series = standardize(series)
     looked_up = edges
@@ -150,11 +151,11 @@ def prime_edges(
     if others is not None:  # the control: a pair has another pair's activations
         other = others[asks * tokens + answers]
         looked_up = torch.stack([other // tokens, other % tokens])
-    hidden = primer.offset.expand(edges.shape[1], series.shape[0], -1)
+    hidden = primer.offset.to(series.dtype).expand(edges.shape[1], series.shape[0], -1)
     for layer in primer.first:
         hidden = hidden + _ON_EDGES[type(layer)](layer, series, looked_up)
     phi = ACTIVATIONS[primer.activation](hidden)
-    return EdgePrime(phi, primer.gains, primer.base, _primed(primer, edges, tokens, covariates))
+    return EdgePrime(phi, primer.gains, primer.beta(), _primed(primer, edges, tokens, covariates))
 
 
 def _primed(primer: Primer, edges: Int64[Tensor, "2 e"], tokens: int, covariates: int) -> Bool[Tensor, "e"] | None:
@@ -178,10 +179,10 @@ def _lags(layer: LeadLag, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "
     asking, answering = (spectrum.index_select(0, nodes) for nodes in edges)
     cross = answering * asking.conj()
     if layer.smooth:  # tanh of R is not linear: here R has to be built
-        return (torch.fft.irfft(cross, n=length) / length).tanh() @ layer.weight.mT
+        return (torch.fft.irfft(cross, n=length) / length).tanh() @ layer.weight.to(series.dtype).mT
     frequency = torch.arange(cross.shape[-1], device=series.device)
     mirrored = 2 - ((frequency == 0) | (2 * frequency == length)).to(series.dtype)
-    table = torch.view_as_real(torch.fft.rfft(layer.weight)) * mirrored[:, None] / length**2
+    table = torch.view_as_real(torch.fft.rfft(layer.weight.to(series.dtype))) * mirrored[:, None] / length**2
     return torch.view_as_real(cross).flatten(-2) @ table.flatten(-2).mT
 
 
@@ -190,11 +191,11 @@ def _instantaneous(
 ) -> Float[Tensor, "e b r"]:
     form = "matrix" if layer.form == "matrix" else "sort"
     grid = instantaneous(series, rolling=layer.rolling, form=form)
-    return grid.permute(1, 2, 0, 3)[edges[0], edges[1]] @ layer.weight.mT
+    return grid.permute(1, 2, 0, 3)[edges[0], edges[1]] @ layer.weight.to(series.dtype).mT
 
 
 def _table(layer: PairTable, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"]) -> Float[Tensor, "e 1 r"]:
-    return (layer.table[edges[0], edges[1]] @ layer.weight.mT)[:, None]
+    return (layer.table[edges[0], edges[1]].to(series.dtype) @ layer.weight.to(series.dtype).mT)[:, None]
 
 
 _ON_EDGES: dict[type[nn.Module], Any] = {LeadLag: _lags, Instantaneous: _instantaneous, PairTable: _table}
@@ -211,6 +212,8 @@ class EdgeAttention(nn.Module):
               has `query` and `score`; gat has `score`. With gat and gatv2 the keys are the values, as published.
     modulate: what a primer touches: "k", "v" or "kv". dropout: on the attention weights, in training only.
     """
+
+    attends = True  # what `parameter_overhead` counts as attention
 
     def __init__(
         self, d_model: int, n_heads: int, *, scoring: str = "gatv2", dropout: float = 0.0, modulate: str = "kv"
@@ -264,6 +267,7 @@ class EdgeAttention(nn.Module):
     ) -> tuple[Float[Tensor, "e b d"], Float[Tensor, "e b d"]]:
         if filters is None:
             return keys, values
+        filters = filters.to(keys.dtype)
         primed_keys = keys * filters if "k" in self.modulate else keys
         if values is keys and self.modulate == "kv":
             return primed_keys, primed_keys
@@ -350,6 +354,8 @@ class GAT(nn.Module):
                 raise InputError(f"the primer has width {heads * size}, the model {d_model}")
 
     def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+        if x.shape[2] != self.channels:
+            raise InputError(f"the model was made for {self.channels} channels, the windows have {x.shape[2]}")
         normal, restore = self.norm(x)
         series = normal.mT
         edges = self.edges

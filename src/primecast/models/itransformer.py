@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from primecast.attention import MultiHeadAttention
 from primecast.dropout import Dropout
+from primecast.errors import InputError
 from primecast.layers import Block, WindowNorm
 from primecast.primers import PairFeatures, Primer, build_primer
 
@@ -87,6 +88,8 @@ class ITransformer(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+        if x.shape[2] != self.channels:
+            raise InputError(f"the model was made for {self.channels} channels, the windows have {x.shape[2]}")
         normal, restore = self.norm(x)
         series = normal.mT
         if marks is not None and self.marks:

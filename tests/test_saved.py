@@ -1,0 +1,90 @@
+"""What a folder is saved with comes back the same, or is refused before the folder is touched."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from dateutil.tz import gettz, tzoffset, tzutc
+from torch import nn
+
+from primecast.data.frames import Index, future_index
+from primecast.errors import InputError
+from primecast.saved import open_forecaster, save_forecaster
+
+HOURS = pd.date_range("2024-01-01", periods=8, freq="h")
+PARAMS: dict[str, Any] = {"horizon": 3, "lookback": 5, "model_args": {"d_model": 7}, "season": None, "batch_size": 32}
+
+
+def save(folder: Path, index: Index = HOURS, *, error: float = 0.5, mse: float = 0.5, **params: Any) -> None:
+    save_forecaster(
+        folder,
+        params={**PARAMS, **params},
+        model=nn.Linear(2, 3),
+        index=index,
+        fields={
+            "columns": ["a", "17"],
+            "layout": dict.fromkeys(("time", "id", "value", "file_time"), None) | {"kind": "pandas", "whole": ["17"]},
+            **dict.fromkeys(("marks", "season", "stride", "rows"), 1),
+            "periods": {},
+            "facts": {"mse": mse},
+        },
+        arrays={"calibration": np.full((2, 3, 2), error)},
+        card="",
+    )
+
+
+def load(folder: Path) -> Index:
+    return open_forecaster(folder, arguments=PARAMS).index
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        *(HOURS, pd.RangeIndex(3, 27, 3)),
+        *(pd.date_range("2024-01-01", periods=8, freq=freq) for freq in ("60min", "B", "W-WED", "ME", "QE-FEB", "C")),
+        *(
+            pd.date_range("2024-03-27", periods=8, freq="D", tz=zone)
+            for zone in ("Europe/Berlin", "+02:00", gettz("Europe/Berlin"), tzutc(), tzoffset(None, 7200))
+        ),
+    ],
+    ids=str,
+)
+def test_rows_and_those_to_come_are_the_same_after_loading(index: Index, tmp_path: Path) -> None:
+    save(tmp_path, index)
+    loaded = load(tmp_path)
+    assert list(loaded) == list(index)
+    assert list(future_index(loaded, 29)) == list(future_index(index, 29))
+    assert list(map(str, loaded)) == list(map(str, index))  # what a clock shows
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"index": pd.date_range("2024-01-01", periods=8, freq=pd.offsets.CustomBusinessDay(holidays=["2024-05-01"]))},
+         r"the step and zone of the rows, 'C', have no name .*give the frame an index whose freq has one"),
+        ({"index": pd.date_range("2024-01-01", periods=8, freq=pd.offsets.BusinessHour(start="10:00", end="16:00"))},
+         "the step and zone of the rows, 'bh', have no name"),
+        ({"index": pd.date_range("2024-01-01", periods=8, freq=pd.offsets.Easter())}, "could not be loaded: .*Easter"),
+        ({"lookback": 1 << 17}, "could not be loaded: .*holds the size 131072; the largest a model may have is 65536"),
+        ({"model_args": {"d_model": 1 << 17}}, "could not be loaded: .*holds the size 131072"),
+        ({"error": np.nan}, "calibration holds values that are not finite numbers"),
+        ({"mse": np.inf}, "could not be loaded: .*not JSON compliant"),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_loaded_is_refused_and_the_folder_stays(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InputError, match=rf"cannot save to .*{message}") as refusal:
+        save(tmp_path, **change)
+    assert "\n" not in str(refusal.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert list(load(tmp_path)) == list(HOURS)
+
+
+def test_what_takes_no_memory_may_be_large(tmp_path: Path) -> None:
+    save(tmp_path, season=86400, batch_size=1 << 20)
+    assert list(load(tmp_path)) == list(HOURS)
