@@ -19,7 +19,7 @@ Letters: b batch, h heads, g 1 or h, i asking token, j answering token, k head s
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -198,26 +198,17 @@ class _Blocked(torch.autograd.Function):
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         with torch.autocast(up.device.type, enabled=False):
             if torch.is_grad_enabled():  # the gradient is to be differentiated, too
-                return _plain_backward(ctx.dropout, up, *ctx.saved_tensors)
+                *inputs, _, bits, _ = ctx.saved_tensors
+                return _plain_backward(ctx.dropout, up, inputs, bits)
             return _backward(ctx.dropout, up.contiguous(), *ctx.saved_tensors)
 
 
 def _plain_backward(
-    dropout: float,
-    up: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    phi: Tensor,
-    gains: Tensor,
-    base: Tensor | None,
-    weights: Tensor,
-    bits: Tensor | None,
-    out: Tensor,
+    dropout: float, up: Tensor, given: Sequence[Tensor | None], bits: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     """The same gradients by autograd over the formula of the forward pass, which torch can differentiate again."""
     # Views, because two of the inputs may be one tensor.
-    inputs = [None if x is None else x.view_as(x) for x in (q, k, v, phi, gains, base)]
+    inputs = [None if x is None else x.view_as(x) for x in given]  # q, k, v, phi, gains, base
     q, k, v, phi, gains = (x for x in inputs[:5] if x is not None)
     if inputs[5] is not None:
         phi = torch.cat([phi, torch.ones_like(phi[:, :, :1])], dim=2)

@@ -1,5 +1,6 @@
 """Cost and error against the density of a drawn graph: at which density does prime attention reach standard at full?"""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
@@ -94,7 +95,7 @@ def reached(runs: pd.DataFrame) -> str:
         f"({lowest['mse'] / full['mse'] - 1:+.1%})."
     )
     missed = prime[prime["mse"] > full["mse"]].index.max()  # NaN where there is none
-    enough = prime[prime.index > missed] if missed == missed else prime
+    enough = prime if math.isnan(missed) else prime[prime.index > missed]
     if enough.empty:
         best = prime.sort_values("mse").iloc[0]
         said = (
