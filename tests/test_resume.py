@@ -416,7 +416,8 @@ def test_the_state_of_a_run_with_another_loss_is_refused_also_if_it_has_no_name(
 
 
 def test_a_lambda_is_the_same_in_another_process() -> None:
-    program = "from primecast.training import _told; print(_told(lambda f, t: f if t in {'a', 'b', 'c'} else 2.0))"
+    lambda_ = "lambda f, t: f if t in {'a', 'b', 'c'} else 2.0"
+    program = f"from primecast.identity import identity; print(identity({lambda_}))"
     told = {
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT).stdout
         for _ in range(2)

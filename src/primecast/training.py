@@ -13,20 +13,15 @@ Letters: b batch, l look-back, h horizon, n channels, m calendar marks, w window
 """
 
 import ctypes
-import hashlib
 import math
-import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from dataclasses import dataclass
 from itertools import chain
-from numbers import Number
 from operator import index as whole
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -36,6 +31,7 @@ from torch import Tensor, nn
 
 from primecast.distributed import Team, join, own_device
 from primecast.errors import InputError, TrainingError, unknown
+from primecast.identity import digest, identity
 from primecast.progress import Display
 from primecast.resume import EpochRow, Position, Run, hold
 
@@ -179,11 +175,11 @@ def fit(
     model.to(where)
     steps = max(1, len(train) // batch_size) if drop_last else math.ceil(len(train) / batch_size)
     settings = {
-        "model": _identity(model),
-        "choice of parameters": f"{len(chosen)} tensors, {_digest(*chosen)}",
+        "model": identity(model),
+        "choice of parameters": f"{len(chosen)} tensors, {digest(*chosen)}",
         "training windows": _fingerprint(train),
         "validation windows": _fingerprint(val),
-        "loss": _name(loss),
+        "loss": identity(loss),
         "lr": lr,
         "batch_size": batch_size,
         "epochs": epochs,
@@ -274,9 +270,9 @@ def _training_loss(
         value = loss(_forecast(model, x, y, marks), y) if own is None else own(x, y, marks, loss)
     if not isinstance(value, Tensor) or value.shape != ():
         given = f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise InputError(f"the loss {_name(loss)} gives {given}; it must be one number in a tensor, such as a mean")
+        raise InputError(f"the loss {identity(loss)} gives {given}; it must be one number in a tensor, such as a mean")
     if not value.requires_grad:
-        raise InputError(f"the loss {_name(loss)} does not depend on any of the parameters to train")
+        raise InputError(f"the loss {identity(loss)} does not depend on any of the parameters to train")
     return value
 
 
@@ -349,81 +345,12 @@ def _only(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> Iterator[None
             parameter.grad = None
 
 
-def _digest(*parts: str | bytes) -> str:
-    return hashlib.sha256(b"\0".join(p.encode() if isinstance(p, str) else p for p in parts)).hexdigest()[:12]
-
-
 def _fingerprint(windows: WindowSource) -> str:
     """Enough to tell other data from the same: how many windows, and what the first, middle and last one hold."""
     count = len(windows)
     batch = windows.batch(torch.tensor([0, count // 2, count - 1]))
     tensors = [batch.x, batch.y] if batch.marks is None else [batch.x, batch.y, batch.marks]
-    return f"{count} windows, {_digest(*(tensor.cpu().numpy().tobytes() for tensor in tensors))}"
-
-
-def _name(loss: Loss) -> str:
-    return _identity(loss) if isinstance(loss, nn.Module) else _told(loss)
-
-
-def _identity(module: nn.Module) -> str:
-    """Its class, and a digest of its text and of all that its parts are set to beside their weights.
-
-    None is not told: it may stand where a tensor will be kept.
-    """
-    traits = [
-        f"{path}.{name}={told}"
-        for path, part in module.named_modules()
-        for name, value in sorted(vars(part).items())
-        if name not in vars(nn.Module()) and value is not None and (told := _told(value))
-    ]
-    return f"{type(module).__name__}, {_digest(_text(module), *traits)}"
-
-
-def _text(value: object) -> str:
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-def _told(value: object) -> str:
-    """Plain values and functions in words that are the same in every process, which a repr with an address is not.
-
-    A function is told by its name, and a lambda or a function inside of another, which has none of its own, by its
-    code. Of what it reads from around it only plain values count: a container may be where it keeps its notes. Of
-    tensors and other objects nothing is told, for they may change while training goes on.
-    """
-    match value:
-        case None | Number() | str() | bytes():
-            return repr(value)
-        case list() | tuple():
-            return f"[{', '.join(filter(None, map(_told, value)))}]"
-        case set() | frozenset():
-            return f"{{{', '.join(sorted(filter(None, map(_told, value))))}}}"
-        case dict():
-            entries = {key: _told(entry) for key, entry in value.items()}
-            return f"{{{', '.join(f'{_told(key)}: {entry}' for key, entry in entries.items() if entry)}}}"
-        case partial():
-            arguments = [_told(argument) or _text(argument) for argument in value.args]
-            arguments += [f"{name}={_told(argument) or _text(argument)}" for name, argument in value.keywords.items()]
-            return f"{_told(value.func)}({', '.join(arguments)})"
-        case MethodType():
-            return f"{_told(value.__self__)}.{value.__name__}"
-        case FunctionType() if "<" in value.__qualname__:
-            around = [cell.cell_contents for cell in value.__closure__ or ()]
-            plain = [p for p in around if p is not value and (isinstance(p, Number | str) or callable(p))]
-            defaults = _told([value.__defaults__, value.__kwdefaults__])
-            return f"{value.__qualname__}, {_digest(_code(value.__code__), defaults, *map(_told, plain))}"
-        case FunctionType() | BuiltinFunctionType() | type():
-            return value.__qualname__
-        case _ if is_dataclass(value):  # settings, as a rule
-            shown = {part.name: getattr(value, part.name) for part in fields(value) if part.repr}
-            return f"{type(value).__qualname__}{_told(shown)}"
-        case _:
-            return type(value).__qualname__ if callable(value) else ""
-
-
-def _code(code: CodeType) -> str:
-    """Instructions, names and constants; where it stands in a file is no part of it."""
-    constants = [_code(value) if isinstance(value, CodeType) else _told(value) for value in code.co_consts]
-    return _digest(code.co_code, *code.co_names, *constants)
+    return f"{count} windows, {digest(*(tensor.cpu().numpy().tobytes() for tensor in tensors))}"
 
 
 # ---------------------------------------------------------------- scoring and forecasting
