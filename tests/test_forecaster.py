@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 import torch
 
+from primecast.data.ahead import UnknownFutureWarning
 from primecast.data.frames import ConstantChannelWarning, dataset_from_frame, lengthen
 from primecast.data.roles import of_known
 from primecast.data.windows import split, time_features
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster, NotFittedError, UnknownFutureWarning
+from primecast.forecaster import Forecaster, NotFittedError
 from primecast.losses import mse
 from primecast.models import create_model
 from primecast.training import fit

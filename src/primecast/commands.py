@@ -202,8 +202,8 @@ def _say(text: str) -> None:
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
     """Our own warnings as a line for people, without the place in the code."""
+    from primecast.data.ahead import UnknownFutureWarning
     from primecast.data.frames import ConstantChannelWarning
-    from primecast.forecaster import UnknownFutureWarning
 
     with warnings.catch_warnings():
         for kind in (ConstantChannelWarning, UnknownFutureWarning):

@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor, nn
 
 from primecast.backtest import Backtest, tabulate
+from primecast.data.ahead import known_ahead
 from primecast.data.frames import (
     POLICIES,
     ConstantChannelWarning,
@@ -39,21 +40,25 @@ from primecast.data.frames import (
     listed,
     to_numbers,
 )
-from primecast.data.known import Known, Past, SeasonAgo, SeenWindows, padded
+from primecast.data.known import Known, Past, SeasonAgo
 from primecast.data.layouts import Layout, open_table, reopen_table
-from primecast.data.roles import Roles, RoleWindows, TargetsOnly, of_known, shifts, show_known, with_roles
+from primecast.data.roles import Roles, RoleWindows, TargetsOnly, of_known, shifts
 from primecast.data.tables import (
     Table,
-    calendar_marks,
+    all_known,
+    check_magnitude,
+    check_overlap,
     check_step,
     checked,
     continued,
     in_step,
     index_of,
+    row_length,
     rows_until,
     step_of,
 )
-from primecast.data.windows import Scaler, Windows, split
+from primecast.data.views import View
+from primecast.data.windows import Scaler, split
 from primecast.errors import InputError, unknown
 from primecast.hub import model_card, pull, push
 from primecast.intervals import check_levels, conformal_radius, radius, thinned
@@ -80,10 +85,6 @@ _CHOICES: dict[str, Mapping[str, object] | Sequence[str]] = {
 
 class NotFittedError(ValueError, AttributeError):
     """A forecast was asked for before `fit`."""
-
-
-class UnknownFutureWarning(UserWarning):
-    """A covariate that was to be known beforehand is not; its last known value was used."""
 
 
 class Forecaster:
@@ -245,9 +246,9 @@ class Forecaster:
         roles = Roles.of(columns, past=self.past or (), future=self.future or ())
         table = table.of(roles)
         dataset = dataset_from_frame(table.frame, season=self.season)
-        with np.errstate(over="ignore", invalid="ignore"):  # `_check_magnitude` says whose
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_magnitude` says whose
             splits = split(dataset, lookback=self.lookback, horizon=self.horizon)
-        _check_magnitude(table, splits.scaler)
+        check_magnitude(table, splits.scaler)
         trained, tested = len(splits.train.series), splits.test.rows.start + self.lookback
         unknown_yet = [name for place, name in enumerate(roles.columns) if table.gaps[:trained, place].all()]
         if unknown_yet:
@@ -264,9 +265,9 @@ class Forecaster:
         known = Known.of(table)
         seen = known.table_at(table, trained)  # a gap over the border is not bridged from beyond it
         new.scaler_ = Scaler.fit(seen.frame.to_numpy())
-        train = new._windows(seen, range(trained))
-        val = new._held_out(table, range(trained - self.lookback, tested)).complete()
-        test = new._held_out(table, range(tested - self.lookback, len(table))).complete()
+        train = new._view.windows(seen, range(trained))
+        val = new._view.held_out(table, range(trained - self.lookback, tested)).complete()
+        test = new._view.held_out(table, range(tested - self.lookback, len(table))).complete()
         new.model_ = new._build(channels=train.channels, marks=train.mark_count)
         new.history_ = new._train(new.model_, train, val, epochs=self.epochs)
         new.scores_ = _of_targets(evaluate(_scored(new.model_, roles), test, batch_size=self.batch_size), roles)
@@ -285,7 +286,7 @@ class Forecaster:
         new.rows_ = len(table) - int(past.ends[-1])
         if self.refit:
             new.model_ = new._build(channels=train.channels, marks=train.mark_count)
-            everything = new._windows(table, range(len(table)))
+            everything = new._view.windows(table, range(len(table)))
             new._train(new.model_, everything, val, epochs=new.history_.best_epoch)
         new.data_ = table
         new.facts_ = new._facts(table, val_errors=past.ends <= tested)
@@ -314,51 +315,17 @@ class Forecaster:
         model.cpu()
         return history
 
-    def _windows(self, table: Table, rows: range) -> RoleWindows:
-        """All windows of these rows, scaled as the training rows were."""
-        part = table.frame.iloc[rows.start : rows.stop]
-        windows = Windows(
-            series=torch.from_numpy(self.scaler_.transform(part.to_numpy()).astype(np.float32)),
-            marks=calendar_marks(part.index),
-            start=rows.start,
-            lookback=self.lookback,
-            horizon=self.horizon,
-        )
-        masked = self.missing == "mask" and table.gaps.any()
-        return with_roles(windows, self.roles_, table.gaps if masked else None)
+    @property
+    def _view(self) -> View:
+        return View(self.scaler_, self.roles_, self.lookback, self.horizon, self.missing)
 
-    def _held_out(self, table: Table, rows: range) -> RoleWindows:
-        """The same, where each looks at what was known at its origin."""
-        windows = self._windows(table, rows)
-        if self.missing != "interpolate" or not table.gaps.any():
-            return windows  # all other policies fill a gap with what was known before it
-        known = Known.of(table).scaled(self.scaler_)
-        return replace(windows, base=SeenWindows(**vars(windows.base), known=known))
-
-    def _past(self, table: Table, origins: range, *, thin: bool = True) -> Past:
+    def _past(self, table: Table, rows: range) -> Past:
         """The forecasts from these rows on of which a truth can be had, some of them."""
-        rows = np.arange(origins.start, origins.stop - self.horizon + 1)
-        if self.missing == "mask":
-            gone = table.gaps[:, : len(self.roles_.targets)].any(axis=1)
-            before = np.concatenate([[0], np.cumsum(gone)])  # gaps before each row
-            rows = rows[before[rows + self.horizon] == before[rows]]
-        if thin:
-            rows = rows[thinned(len(rows), cells=self.horizon * len(self.roles_.targets))]
-        return self._forecasts(table, rows)
+        origins = self._view.origins(table, rows)
+        return self._forecasts(table, origins[thinned(len(origins), cells=self.horizon * len(self.roles_.targets))])
 
     def _forecasts(self, table: Table, origins: Int64[np.ndarray, "m"]) -> Past:
-        """What the model said, or would have said, at these rows, scaled; all of them have a look-back before them."""
-        targets = len(self.roles_.targets)
-        forecasts = [np.zeros((0, self.horizon, targets), dtype=np.float32)]
-        if len(origins):
-            rows = range(int(origins[0]) - self.lookback, int(origins[-1]) + self.horizon)
-            windows = self._held_out(padded(table, rows.stop), rows)
-            for part in torch.from_numpy(origins - origins[0]).split(self.batch_size):
-                batch = windows.batch(part)
-                with torch.inference_mode():
-                    forecasts.append(self.model_.eval()(batch.x, batch.marks)[..., :targets].numpy())
-        never = table.gaps[:, :targets] if self.missing == "mask" else None
-        return Past(np.concatenate(forecasts), origins, Known.of(table).scaled(self.scaler_), never)
+        return self._view.past(self.model_, table, origins, batch_size=self.batch_size)
 
     # ---------------------------------------------------------------- forecasting
 
@@ -386,7 +353,9 @@ class Forecaster:
             raise InputError(f"a forecast looks at {self.lookback} rows, the frame has {len(table)}")
         seen, still = table.last(self.lookback), self._still(table)
         ahead = future_index(index_of(seen.frame), self.horizon)
-        point = self._forecast(seen, ahead, self._known(future, seen, ahead), still=still)
+        names = self.roles_.future
+        covariates = known_ahead(future, names, table=seen, ahead=ahead, layout=self.layout_)
+        point = self._forecast(seen, ahead, covariates, still=still)
         late = self._begun(table) if adaptive and levels else None
         radii = {
             one: self._radius(one, self.calibration_, adaptive=adaptive, stride=self.stride_, late=late, still=still)
@@ -403,76 +372,15 @@ class Forecaster:
         self, table: Table, ahead: Index, known: Float64[np.ndarray, "h c"], *, still: Bool[np.ndarray, "n"]
     ) -> pd.DataFrame:
         """The forecast of the targets after the last row of the table, in original units and the order they came in."""
-        roles, values = self.roles_, self.scaler_.transform(table.frame.to_numpy())
-        channels = len(roles.channels)
-        filler = np.zeros((self.horizon, channels))
-        after = self.scaler_.transform(np.concatenate([filler, known], axis=1))[:, channels:]
-        covariates = torch.from_numpy(np.concatenate([values[:, channels:], after])).float()
-        dated = calendar_marks(table.frame.index.append(ahead))
-        parts = ([] if dated is None else [dated]) + ([covariates] if roles.future else [])
-        marks = torch.cat(parts, dim=1)[None] if parts else None
-        if marks is not None:
-            marks = show_known(marks, known=len(roles.future), lookback=self.lookback)
-        # Laid out anew, since the last bits of a product depend on how its factors lie in memory.
-        window = torch.from_numpy(np.ascontiguousarray(values[:, :channels])).float()
-        with torch.inference_mode():
-            scaled = self.model_.eval()(window[None], marks)[0]
-        full = np.zeros((self.horizon, len(roles.columns)))
-        full[:, :channels] = scaled.double().numpy()
-        forecast = self.scaler_.inverse(full)[:, : len(roles.targets)]
-        forecast[:, still] = table.frame.to_numpy()[-1, : len(roles.targets)][still]
-        return pd.DataFrame(forecast, index=ahead, columns=list(roles.targets))
+        forecast = self._view.forecast(self.model_, table, ahead, known)
+        forecast[:, still] = table.frame.to_numpy()[-1, : len(self.roles_.targets)][still]
+        return pd.DataFrame(forecast, index=ahead, columns=list(self.roles_.targets))
 
     def _still(self, table: Table) -> Bool[np.ndarray, "n"]:
         """Which targets were constant in `fit` and are what they were in all of these rows."""
         targets = len(self.roles_.targets)
         still = (table.frame.to_numpy()[:, :targets] == self.scaler_.mean[:targets]).all(axis=0)
         return np.asarray(self.constant_ & still)
-
-    def _known(self, future: object, table: Table, ahead: Index) -> Float64[np.ndarray, "h c"]:
-        """What is known of the future covariates, the last known value elsewhere."""
-        names = list(self.roles_.future)
-        if future is not None and not names:
-            raise InputError("this Forecaster has no future covariates: name them with Forecaster(future=[...])")
-        held = pd.DataFrame(np.nan, index=ahead, columns=names)
-        if future is not None:
-            held = self._given_future(future, names, ahead)
-        unknown_cells = int(held.isna().to_numpy().sum())
-        if unknown_cells:
-            warnings.warn(
-                f"{unknown_cells} of {held.size} future values of {listed(names)} are not known; the last known value "
-                f"of each was used. They are wanted from {ahead[0]} to {ahead[-1]}",
-                UnknownFutureWarning,
-                stacklevel=3,
-            )
-        last = table.frame[names].iloc[[-1]]
-        return pd.concat([last, held]).ffill().to_numpy()[1:]
-
-    def _given_future(self, future: object, names: list[str], ahead: Index) -> pd.DataFrame:
-        """The rows `ahead` of a table of covariates, NaN where it has none."""
-        given, _ = reopen_table(future, self.layout_)
-        if isinstance(future, np.ndarray):
-            if given.shape[1] != len(names):
-                raise InputError(
-                    f"the future array has {given.shape[1]} columns, there are {len(names)} future covariates: "
-                    f"{listed(names)}"
-                )
-            given = given.iloc[: self.horizon].set_axis(ahead[: len(given)], axis="index").set_axis(names, axis=1)
-        given = given.rename(columns=str)
-        absent = [name for name in names if name not in given.columns]
-        if absent:
-            raise InputError(f"the future frame has no column {listed(absent)}; it has {listed(given.columns)}")
-        given = in_step(given, index_of(self.recent_.frame))
-        twice = given.index[given.index.duplicated()].unique()
-        if len(twice):
-            raise InputError(
-                f"{len(twice)} rows of the future frame occur more than once, the first {listed(twice[:3])}; keep one "
-                "of each, for example with df[~df.index.duplicated()]"
-            )
-        numbers = to_numbers(given[names], source="the future frame")
-        if np.isinf(numbers).any():
-            raise InputError(f"the future frame holds {int(np.isinf(numbers).sum())} infinite values; correct them")
-        return pd.DataFrame(numbers, index=given.index, columns=names).reindex(ahead)
 
     def _radius(
         self,
@@ -510,7 +418,7 @@ class Forecaster:
         joined = self._joined(new)
         # One more window ends with every new row; those that keep to the stride of the others are kept.
         first = max(self._first_origin(joined), len(before) + 1 - self.horizon)
-        past = self._past(joined, range(first, len(joined)), thin=False)
+        past = self._forecasts(joined, self._view.origins(joined, range(first, len(joined))))
         kept = (self.rows_ + past.ends - len(before)) % self.stride_ == 0
         most = max(len(self.calibration_), 1)
         self.calibration_ = np.concatenate([self.calibration_, past.errors(len(joined))[kept]])[-most:]
@@ -529,7 +437,7 @@ class Forecaster:
             wide = wide.set_axis(future_index(own, len(wide)), axis="index")
         new = wide[wide.index > own[-1]]
         if isinstance(own, pd.RangeIndex) and len(new) < len(wide):
-            _check_overlap(wide, self.recent_)
+            check_overlap(wide, self.recent_)
         if not len(new):
             return new
         expected = future_index(own, len(new))
@@ -551,7 +459,7 @@ class Forecaster:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConstantChannelWarning)
             joined = checked(pd.DataFrame(values, index=index, columns=before.frame.columns), self.missing)
-        _check_magnitude(joined, self.scaler_)
+        check_magnitude(joined, self.scaler_)
         return Table(joined.frame, np.concatenate([before.gaps[:1], joined.gaps[1:]]))
 
     def _open(self, data: object) -> tuple[pd.DataFrame, Layout]:
@@ -571,7 +479,7 @@ class Forecaster:
             warnings.simplefilter("ignore", ConstantChannelWarning)
             table = checked(wide, self.missing).of(self.roles_)
         check_step(table.frame.index, index_of(self.recent_.frame))
-        _check_magnitude(table, self.scaler_)
+        check_magnitude(table, self.scaler_)
         return table, layout
 
     # ---------------------------------------------------------------- looking back, looking inside
@@ -670,7 +578,7 @@ class Forecaster:
         self._check_fitted("call fit(df) or load(path) first")
         table = self._rows(data)
         first = self._first_held_out(table) - self.lookback
-        windows = self._held_out(table, range(first, len(table)))
+        windows = self._view.held_out(table, range(first, len(table)))
         return relate(
             self.model_,
             self._some(windows),
@@ -678,7 +586,7 @@ class Forecaster:
             names=self.roles_.channels,
             lookback=self.lookback,
             season=self.season_,
-            step=_step(index_of(table.frame)),
+            step=row_length(index_of(table.frame)),
             alpha=alpha,
             seed=self.seed,
         )
@@ -691,7 +599,7 @@ class Forecaster:
         self._check_fitted("call fit(df) or load(path) first")
         table = self._rows(data)
         first = self._first_held_out(table) - self.lookback
-        windows = self._held_out(table, range(first, len(table))).complete()
+        windows = self._view.held_out(table, range(first, len(table))).complete()
         return lose_sensors(
             self.model_, self._some(windows), names=self.roles_.channels, targets=len(self.roles_.targets), hold=hold
         )
@@ -724,11 +632,11 @@ class Forecaster:
 
     def _first_held_out(self, table: Table) -> int:
         """The same of a whole table: `predict` refuses rows in which some channel has had no value yet."""
-        return max(self._first_origin(table), _all_known(table))
+        return max(self._first_origin(table), all_known(table))
 
     def _not_held_out(self, table: Table) -> str:
         if self._first_held_out(table) > self._first_origin(table):
-            return f"some channel has no value before {table.frame.index[_all_known(table) - 1]}"
+            return f"some channel has no value before {table.frame.index[all_known(table) - 1]}"
         return f"rows until {self.periods_[self._last_trained][1]} were trained on"
 
     @property
@@ -914,49 +822,6 @@ def _is_number(value: object) -> bool:
 def _check_count(name: str, value: object, *, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
-
-
-def _check_overlap(wide: pd.DataFrame, known: Table) -> None:
-    """Rows that are only numbered must be those known by these numbers: mostly they have been counted from 0 anew."""
-    place = index_of(known.frame).get_indexer(wide.index)
-    shared = wide[place >= 0]
-    given, own = to_numbers(shared), known.truth[place[place >= 0]][:, known.frame.columns.get_indexer(wide.columns)]
-    if not len(shared) or ((given != own) & ~np.isnan(given) & ~np.isnan(own)).any():
-        raise InputError(
-            f"the rows are numbered {wide.index[0]} to {wide.index[-1]}, but those known by these numbers are others; "
-            f"the next row is number {future_index(index_of(known.frame), 1)[0]}"
-        )
-
-
-def _check_magnitude(table: Table, scaler: Scaler) -> None:
-    """Refuse values whose scaled square, as errors have it, is no float32: nothing but inf and NaN would follow."""
-    values = table.frame.to_numpy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.square(scaler.transform(values).astype(np.float32))
-    bad = ~(np.isfinite(squares).all(axis=0) & np.isfinite(scaler.std))
-    if bad.any():
-        column = int(bad.argmax())
-        row = int(np.abs(values[:, column]).argmax())
-        raise InputError(
-            f"channel {table.frame.columns[column]!r} holds {values[row, column]:g} at {table.frame.index[row]}, too "
-            "far from its other values to be scaled with them; correct it or make it missing"
-        )
-
-
-def _all_known(table: Table) -> int:
-    """The first row before which every column has had a value."""
-    return int((~table.gaps).argmax(axis=0).max()) + 1
-
-
-def _step(index: Index) -> pd.Timedelta | None:
-    """How long a row is; None where rows are numbered or, like months, of several lengths."""
-    if isinstance(index, pd.RangeIndex):
-        return None
-    for stamps in (index, index.tz_localize(None)):  # a day is a day also when the clocks change
-        steps = stamps[1:] - stamps[:-1]
-        if (steps == steps[0]).all():
-            return steps[0]
-    return None
 
 
 # ---------------------------------------------------------------- scores

@@ -1,5 +1,6 @@
 """Data: sets known by name, frames of one's own, windows to train on, systems whose truth is known."""
 
+from primecast.data.ahead import UnknownFutureWarning
 from primecast.data.catalog import CATALOG, Entry, cache_folder, fetch, load_dataset
 from primecast.data.frames import (
     POLICIES,
@@ -34,6 +35,7 @@ __all__ = [
     "Splits",
     "SyntheticSystem",
     "Truth",
+    "UnknownFutureWarning",
     "Windows",
     "cache_folder",
     "dataset_from_frame",

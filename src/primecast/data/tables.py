@@ -13,9 +13,9 @@ import pandas as pd
 from jaxtyping import Bool, Float32, Float64
 from torch import Tensor
 
-from primecast.data.frames import Index, check_kind, filled, validate
+from primecast.data.frames import Index, check_kind, filled, future_index, to_numbers, validate
 from primecast.data.roles import Roles
-from primecast.data.windows import time_features
+from primecast.data.windows import Scaler, time_features
 from primecast.errors import InputError
 
 
@@ -44,16 +44,6 @@ class Table:
 
     def last(self, count: int) -> "Table":
         return self.rows(max(0, len(self) - count), len(self))
-
-    def after(self, stamp: object) -> "Table":
-        return self.rows(int((self.frame.index <= stamp).sum()), len(self))
-
-    def join(self, later: "Table") -> "Table":
-        frame = pd.concat([self.frame, later.frame])
-        return Table(
-            frame.set_axis(continued(index_of(self.frame), len(frame)), axis="index"),
-            np.concatenate([self.gaps, later.gaps]),
-        )
 
     def as_given(self, columns: Sequence[str], *, until: int) -> pd.DataFrame:
         """The first rows as they came: gaps are gaps, columns in their own order."""
@@ -137,3 +127,46 @@ def rows_until(index: pd.Index, stamp: str) -> int:
     """How many rows lie at or before this one."""
     limit = pd.Timestamp(stamp) if isinstance(index, pd.DatetimeIndex) else int(stamp)
     return int((index <= limit).sum())
+
+
+def check_overlap(wide: pd.DataFrame, known: Table) -> None:
+    """Rows that are only numbered must be those known by these numbers: mostly they have been counted from 0 anew."""
+    place = index_of(known.frame).get_indexer(wide.index)
+    shared = wide[place >= 0]
+    given, own = to_numbers(shared), known.truth[place[place >= 0]][:, known.frame.columns.get_indexer(wide.columns)]
+    if not len(shared) or ((given != own) & ~np.isnan(given) & ~np.isnan(own)).any():
+        raise InputError(
+            f"the rows are numbered {wide.index[0]} to {wide.index[-1]}, but those known by these numbers are others; "
+            f"the next row is number {future_index(index_of(known.frame), 1)[0]}"
+        )
+
+
+def check_magnitude(table: Table, scaler: Scaler) -> None:
+    """Refuse values whose scaled square, as errors have it, is no float32: nothing but inf and NaN would follow."""
+    values = table.frame.to_numpy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.square(scaler.transform(values).astype(np.float32))
+    bad = ~(np.isfinite(squares).all(axis=0) & np.isfinite(scaler.std))
+    if bad.any():
+        column = int(bad.argmax())
+        row = int(np.abs(values[:, column]).argmax())
+        raise InputError(
+            f"channel {table.frame.columns[column]!r} holds {values[row, column]:g} at {table.frame.index[row]}, too "
+            "far from its other values to be scaled with them; correct it or make it missing"
+        )
+
+
+def all_known(table: Table) -> int:
+    """The first row before which every column has had a value."""
+    return int((~table.gaps).argmax(axis=0).max()) + 1
+
+
+def row_length(index: Index) -> pd.Timedelta | None:
+    """How long a row is; None where rows are numbered or, like months, of several lengths."""
+    if isinstance(index, pd.RangeIndex):
+        return None
+    for stamps in (index, index.tz_localize(None)):  # a day is a day also when the clocks change
+        steps = stamps[1:] - stamps[:-1]
+        if (steps == steps[0]).all():
+            return steps[0]
+    return None
