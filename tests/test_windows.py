@@ -99,7 +99,6 @@ def test_the_three_splits_share_one_tensor() -> None:
 def test_windows_know_their_sizes_and_move_between_devices() -> None:
     windows = split(counting(), lookback=7, horizon=5).val
     assert (windows.channels, windows.mark_count, windows.lookback, windows.horizon) == (3, 4, 7, 5)
-    assert windows.positions.tolist() == list(range(windows.start, windows.start + len(windows)))
     assert windows.rows == range(windows.start, windows.start + len(windows) + 7 + 5 - 1)
     moved = windows.to("meta")
     assert moved.series.device.type == "meta"

@@ -167,11 +167,6 @@ class Windows:
         return range(self.start, self.start + len(self.series))
 
     @property
-    def positions(self) -> Int64[Tensor, "w"]:
-        """For every window, the row of the data set at which it begins."""
-        return torch.arange(self.start, self.start + len(self))
-
-    @property
     def channels(self) -> int:
         return self.series.shape[1]
 
