@@ -182,7 +182,7 @@ def densities(prime: Mapping[float, float]) -> pd.DataFrame:
                 "density": density,
                 "seed": 0,
                 "mse": mse,
-                "step_ms": 100 * density,
+                "step_ratio": 3 * density,
                 "kept_mib": 7 * density,
             }
             for attention, density, mse in lines

@@ -16,6 +16,7 @@ from primecast.plots import (
     forecast_figure,
     map_figure,
     relation_figure,
+    trade_figure,
 )
 
 
@@ -82,6 +83,23 @@ def test_curves_average_what_stands_at_one_place() -> None:
     assert (standard.get_color(), prime.get_color()) == (COLOURS["standard"], COLOURS["prime"])
     assert set(level.get_ydata()) == {4.0}
     assert figure.axes[0].get_ylabel() == "MSE"
+
+
+def test_points_stand_at_their_cost_and_joined_ones_in_the_order_of_their_line() -> None:
+    points = pd.DataFrame(
+        {"step": [1.0, 3.0, 2.0, np.nan, 4.0], "mse": [0.0, -2.0, 5.0, 7.0, 9.0]},
+        index=["standard", "wide", "narrow", "unmeasured", "other"],
+    )
+    lines = {"grouped": ("narrow", "wide", "wider"), "dense": ()}
+    figure = trade_figure(points, x=("step", "cost"), panels={"mse": "error"}, lines=lines, named=["standard"])
+    assert drawn(figure)
+    axis = figure.axes[0]
+    dots, grouped, dense = axis.lines
+    np.testing.assert_array_equal(dots.get_xydata(), [[1, 0], [3, -2], [2, 5], [4, 9]])
+    np.testing.assert_array_equal(grouped.get_xydata(), [[2, 5], [3, -2]])
+    assert len(dense.get_xydata()) == 0
+    assert [text.get_text() for text in axis.texts] == ["standard", "wide", "narrow"]
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("cost", "error")
 
 
 def test_bars_stand_in_groups_by_the_index() -> None:

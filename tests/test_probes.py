@@ -26,6 +26,7 @@ from primecast.probes import (
     average_precision,
     cost,
     example_forecasts,
+    in_turns,
     kept_bytes,
     lag_profile,
     look,
@@ -359,6 +360,14 @@ def test_kept_bytes_are_those_of_the_tensors_a_graph_holds() -> None:
     assert kept_bytes(layer, lambda: layer(x).exp().square().sum()) == (7 * 5 + 7 * 3) * 4
 
 
+def test_calls_are_timed_in_turns_after_warming_up() -> None:
+    order: list[str] = []
+    first, second = in_turns(lambda: order.append("a"), lambda: order.append("b"))
+    assert order == ["a", "b"] * (2 + 9) and first.shape == second.shape == (9,)
+    slow, quick = in_turns(lambda: sum(range(200_000)), lambda: None)
+    assert np.median(slow) > np.median(quick)
+
+
 def test_cost_is_measured_on_a_copy(splits: Splits, dataset: Dataset) -> None:
     model = model_of(splits)
     before, state = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
@@ -367,6 +376,7 @@ def test_cost_is_measured_on_a_copy(splits: Splits, dataset: Dataset) -> None:
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
     assert row["forward_ms"] > 0 and row["step_ms"] > 0
+    assert 0 < row["step_ratio"] < 100
     plain = cost(model_of(splits, None), splits, dataset)
     assert row["kept_mib"] > plain["kept_mib"] > 0 and row["weights_mib"] > plain["weights_mib"] > 0
 

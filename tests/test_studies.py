@@ -132,7 +132,9 @@ def pretended(spec: Spec) -> Row:
         "step_mae": [level] * spec.horizon,
     }
     if spec.probes:
-        fields["probes"] = {"cost": {"step_ms": 7.0 + spec.seed, "forward_ms": 3.0, "kept_mib": 11.0}}
+        fields["probes"] = {
+            "cost": {"step_ms": 7.0 + spec.seed, "step_ratio": 3.0 + spec.seed, "forward_ms": 3.0, "kept_mib": 11.0}
+        }
     return Row(fields, arrays)
 
 
@@ -301,7 +303,7 @@ def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path
         store.add(Row({**row.fields, "val_mse": by * level[name] * (1 + seed)}, row.arrays))
         store_specs.append(spec)
     frame, _ = results.collect(store_specs, store)
-    found = study.changes(with_variants(frame, study.VARIANTS))
+    found = study.changes(with_variants(frame, study.VARIANTS), "val_mse")
     assert found["mean"].to_dict() == pytest.approx(
         {"standard": 0, "relu": -0.2, "tanh": -0.1, "silu": math.nan}, nan_ok=True
     )

@@ -145,6 +145,39 @@ def curve_figure(
     return figure
 
 
+def trade_figure(
+    points: pd.DataFrame,
+    *,
+    x: tuple[str, str],
+    panels: Mapping[str, str],
+    lines: Mapping[str, Sequence[str]],
+    named: Sequence[str] = (),
+) -> Figure:
+    """Points, the frame's index, by what they cost and what they give; one panel per column (column -> label).
+
+    x: column and label of the cost. lines: label -> names that are joined, in this order, those that are there. These
+    and those in `named` have their names written beside them, the others are dots.
+    """
+    cost, cost_label = x
+    figure = Figure(figsize=(5.2 * len(panels) + 0.5, 4.4), layout="constrained")
+    told = {*named, *(member for members in lines.values() for member in members)}
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (column, label) in zip(axes, panels.items(), strict=True):
+        there = points.dropna(subset=[cost, column])
+        axis.plot(there[cost], there[column], "o", color=PAST, markersize=3)
+        for name, members in lines.items():
+            part = there.loc[[member for member in members if member in there.index]]
+            axis.plot(part[cost], part[column], marker="o", markersize=5, label=name, color=COLOURS.get(name))
+        for point, place in there[there.index.isin(told)].iterrows():
+            axis.annotate(str(point), (place[cost], place[column]), (5, 3), textcoords="offset points", fontsize=7)
+        axis.set_xlabel(cost_label)
+        axis.set_ylabel(label)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+    axes[0].legend(frameon=False)
+    return figure
+
+
 def bar_figure(panels: Mapping[str, pd.DataFrame], *, label: str) -> Figure:
     """One panel per frame (title -> frame): a group of bars for each line of its index, a bar for each column."""
     widths = [max(3, len(frame)) for frame in panels.values()]

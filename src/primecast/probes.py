@@ -390,15 +390,17 @@ def average_precision(score: Float64[np.ndarray, "p"], true: Bool[np.ndarray, "p
 
 # ---------------------------------------------------------------- cost
 
-WARM, TIMED = 2, 7
+WARM, TIMED = 2, 9
 
 
 def cost(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[str, Any]:
     """Time and memory at 32 training windows, on a copy of the model.
 
     step_ms:     forward, MSE, backward and Adam, in training mode; forward_ms: a forecast. Processor time of this
-                 process, the fastest of seven after two for warming up, because sweeps share a machine: what other
-                 processes take is not in it, and how they disturb the caches can only add to it.
+                 process, the fastest of nine after two for warming up, because sweeps share a machine: what other
+                 processes take is not in it, and how they disturb caches and clock can only add to it.
+    step_ratio:  a step as a multiple of `Yardstick`, both in turns, the median. Where runs are compared that were
+                 measured at other hours, this is what to compare.
     kept_mib:    storage that autograd keeps from forward to backward, each block counted once, weights left out, by
                  torch's saved-tensor hooks. Temporaries within an operation are not in it.
     weights_mib: of the parameters; gradients and Adam's moments take three times as much again.
@@ -418,13 +420,14 @@ def cost(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[str, Any]:
 
     with torch.random.fork_rng(devices=[]):
         twin.eval()
-        forward_seconds = fastest(forward)
+        [forward_seconds] = in_turns(forward)
         twin.train()
-        step_seconds = fastest(step)
+        steps, beside = in_turns(step, Yardstick())
         kept = kept_bytes(twin, lambda: F.mse_loss(twin(batch.x, batch.marks), batch.y))
     return {
-        "step_ms": 1e3 * step_seconds,
-        "forward_ms": 1e3 * forward_seconds,
+        "step_ms": 1e3 * steps.min(),
+        "step_ratio": float(np.median(steps / beside)),
+        "forward_ms": 1e3 * forward_seconds.min(),
         "kept_mib": kept / 2**20,
         "weights_mib": sum(p.numel() * p.element_size() for p in twin.parameters()) / 2**20,
         "cost_batch": len(batch.x),
@@ -432,16 +435,31 @@ def cost(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def fastest(call: Callable[[], None]) -> float:
-    """Seconds of processor time, summed over threads, of the fastest of several calls."""
+class Yardstick:
+    """Forward and backward of two layers of width 256 with GELU, on 352 tokens: what transformers are made of."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.tokens = torch.randn(352, 256, generator=generator)
+        self.weights = [(torch.randn(256, 256, generator=generator) / 16).requires_grad_() for _ in range(2)]
+
+    def __call__(self) -> None:
+        first, second = self.weights
+        torch.autograd.grad((F.gelu(self.tokens @ first) @ second).square().mean(), self.weights)
+
+
+def in_turns(*calls: Callable[[], None]) -> list[Float64[np.ndarray, "k"]]:
+    """Seconds of processor time, summed over threads, of several rounds in which each call has its turn."""
     for _ in range(WARM):
-        call()
-    seconds = []
-    for _ in range(TIMED):
-        start = time.process_time()
-        call()
-        seconds.append(time.process_time() - start)
-    return min(seconds)
+        for call in calls:
+            call()
+    seconds = np.empty((len(calls), TIMED))
+    for turn in range(TIMED):
+        for number, call in enumerate(calls):
+            start = time.process_time()
+            call()
+            seconds[number, turn] = time.process_time() - start
+    return list(seconds)
 
 
 def kept_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:

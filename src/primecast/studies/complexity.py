@@ -81,7 +81,7 @@ def reached(runs: pd.DataFrame) -> str:
     full_seeds = set(runs[(runs["attention"] == "standard") & (runs["density"] == 1)]["seed"])
     standard, prime = (
         runs[(runs["attention"] == attention) & runs["seed"].isin(full_seeds)]
-        .groupby("density")[["mse", "step_ms", "kept_mib"]]
+        .groupby("density")[["mse", "step_ratio", "kept_mib"]]
         .mean()
         for attention in ("standard", "prime")
     )
@@ -104,7 +104,7 @@ def reached(runs: pd.DataFrame) -> str:
         )
         return f"{said} {own}"
     there = enough.loc[enough.index.min()]
-    step, memory = (there[name] / full[name] for name in ("step_ms", "kept_mib"))
+    step, memory = (there[name] / full[name] for name in ("step_ratio", "kept_mib"))
     return (
         f"By the mean, prime attention is as good as {target} from density {there.name:.0%} on (MSE {there['mse']:.4f}"
         f"); there a training step takes {step:.2f} times, and memory {memory:.2f} times, that of standard attention "

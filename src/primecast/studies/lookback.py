@@ -48,7 +48,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 def _thresholds(named: pd.DataFrame, blocks: pd.DataFrame) -> str:
     errors = per_cell(named, "mse")
     asked = answers(named, "cost")
-    costs = [per_cell(asked, column) for column in ("step_ms", "kept_mib")]
+    costs = [per_cell(asked, column) for column in ("step_ratio", "kept_mib")]
     lines = []
     for place in places(named):
         if (*place, FULL) not in errors:

@@ -45,7 +45,7 @@ def figure(frame: pd.DataFrame) -> Figure:
     """Error, time and memory of both, relative to standard."""
     told = answers(frame, "cost")
     need_both(told)
-    runs = told.groupby("attention", sort=False)[["mse", "step_ms", "forward_ms", "kept_mib"]].mean()
+    runs = told.groupby("attention", sort=False)[["mse", "step_ratio", "forward_ms", "kept_mib"]].mean()
     shares = (runs / runs.loc["standard"]).T
     shares.index = pd.Index(["error", "training step", "forecast", "memory kept"])
     return bar_figure({"relative to standard": shares}, label="times standard")
