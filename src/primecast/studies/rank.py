@@ -48,7 +48,8 @@ VARIANTS: Variants = {
 LEGEND = (
     "A change is the mean over seeds, each against standard attention with the same seed; *mean* is over the two sets "
     "that designs are chosen on. *Training step*: processor time on one thread at 32 windows, a multiple of standard "
-    "attention's, mean of both sets, whose 7 channels and 4 calendar tokens are few. *Parameters added*: to the model of ETTh1."
+    "attention's, mean of both sets, whose 7 channels and 4 calendar tokens are few. *Parameters added*: to the "
+    "model of ETTh1."
 )
 LINES = {
     "grouped": ("1 unit per head", "2 units per head (default)", "4 units per head", "8 units per head"),
