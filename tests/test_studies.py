@@ -293,6 +293,7 @@ def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path
     study, store = load_study("rank"), Store(tmp_path)
     names = ("standard", "relu", "tanh", "silu")
     level = {"standard": 0.5, "relu": 0.4, "tanh": 0.45, "silu": 0.3}
+    tested = {"standard": 0.1, "relu": 0.3, "tanh": 0.1, "silu": 0.2}  # by validation silu, relu, tanh
     store_specs: list[Spec] = []
     for dataset, name, seed in product((*study.CHOSEN_ON, "Weather"), names, (0, 1)):
         if (dataset, name) == ("ETTh2", "silu") or (name, seed) == ("tanh", 1):
@@ -300,13 +301,15 @@ def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path
         [spec] = grid({name: study.VARIANTS[name]}, [dataset], seeds=[seed])
         row = pretended(spec)
         by = 2.0 if dataset == "Weather" and name == "relu" else 1.0
-        store.add(Row({**row.fields, "val_mse": by * level[name] * (1 + seed)}, row.arrays))
+        errors = {"val_mse": by * level[name] * (1 + seed), "mse": tested[name]}
+        store.add(Row({**row.fields, **errors}, row.arrays))
         store_specs.append(spec)
-    frame, _ = results.collect(store_specs, store)
+    frame, blocks = results.collect(store_specs, store)
     found = study.changes(with_variants(frame, study.VARIANTS), "val_mse")
     assert found["mean"].to_dict() == pytest.approx(
         {"standard": 0, "relu": -0.2, "tanh": -0.1, "silu": math.nan}, nan_ok=True
     )
+    assert "over designs: ETTh1 -0.50." in study.render(frame, blocks)
     assert found.loc["relu", "Weather"] == pytest.approx(0.6) and found.loc["silu", "ETTh1"] == pytest.approx(-0.4)
 
 

@@ -56,7 +56,7 @@ LINES = {
     "dense": ("dense, 8 units", "dense, 16 units", "dense, 32 units"),
 }
 """The widths that the figure joins."""
-FINALISTS: tuple[str, ...] = ()
+FINALISTS: tuple[str, ...] = ("free pair parameters instead of features", "base identity, gain 0")
 """The two designs that were best on validation on ETTh1 and ETTh2: they are run on Weather, too."""
 
 
@@ -84,6 +84,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "## Chosen by: validation MSE, relative to standard attention\n",
             _validation(named),
             LEGEND,
+            _agreement(named),
             "\n## Test\n",
             READING,
             "",
@@ -115,6 +116,18 @@ def _validation(named: pd.DataFrame) -> str:
             ]
         )
     return markdown_table(["design", *columns, "training step", "parameters added"], lines)
+
+
+def _agreement(named: pd.DataFrame) -> str:
+    """Whether validation orders the designs as test does, set by set: what choosing by it is worth."""
+    by_validation, by_test = changes(named, "val_mse"), changes(named, "mse")
+    told = []
+    for dataset in [name for name in CHOSEN_ON if name in by_validation]:
+        both = pd.DataFrame({"validation": by_validation[dataset], "test": by_test[dataset]}).drop("standard").dropna()
+        if len(both) > 2:
+            ranks = both.rank()
+            told.append(f"{dataset} {ranks['validation'].corr(ranks['test']):+.2f}")
+    return f"\nRank correlation of the two, validation and test, over designs: {', '.join(told)}.\n" if told else ""
 
 
 def _cost(named: pd.DataFrame) -> "pd.Series[float]":
