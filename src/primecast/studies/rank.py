@@ -58,21 +58,26 @@ LINES = {
 """The widths that the figure joins."""
 FINALISTS: tuple[str, ...] = ("free pair parameters instead of features", "base identity, gain 0")
 """The two designs that were best on validation on ETTh1 and ETTh2: they are run on Weather, too."""
+LEADS = ("a channel's own pair unprimed",)
+"""Designs that stood out by *test* errors there: does it hold on sets that had no say in it?"""
 
 
 CHOSEN_ON = ("ETTh1", "ETTh2")
 
 
 def specs(quick: bool = False) -> list[Spec]:
-    """ETTh1 and ETTh2 with two seeds; then the finalists on Weather, beside standard attention and the default."""
+    """ETTh1 and ETTh2 with two seeds; then finalists and leads on others, beside standard attention and the default."""
     if quick:
         few = {name: VARIANTS[name] for name in list(VARIANTS)[:3]}
         return quick_grid(few, probes=("cost",))
     usual = ("standard", "2 units per head (default)")
-    finals = {name: VARIANTS[name] for name in (*usual, *FINALISTS)}
+    on_weather, elsewhere = (
+        {name: VARIANTS[name] for name in (*usual, *names)} for names in ((*FINALISTS, *LEADS), LEADS)
+    )
     return [
         *grid(VARIANTS, CHOSEN_ON, seeds=range(2), probes=("cost",)),
-        *grid(finals, ["Weather"], seeds=range(2)),
+        *grid(on_weather, ["Weather"], seeds=range(2)),
+        *grid(elsewhere, ["ETTm1", "Exchange"], seeds=range(2)),
     ]
 
 
