@@ -308,6 +308,17 @@ def test_shared_pairing_has_one_primer_for_all_pairs() -> None:
     assert not torch.allclose(filters[0, 0, 0], filters[1, 0, 0])
 
 
+def test_answering_pairing_has_one_primer_for_each_token_that_answers() -> None:
+    made, pooling = primer(), primer(pairing="answering")
+    pooling.load_state_dict(made.state_dict())
+    series = windows()
+    own, pooled = made(series), pooling(series)
+    assert_close(pooled.phi, own.phi.mean(-2, keepdim=True).expand_as(own.phi))
+    filters = pooled.materialize()
+    assert_close(filters, filters[:, :1].expand_as(filters))
+    assert not torch.allclose(filters[:, 0, 0], filters[:, 0, 1])
+
+
 def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None:
     first, again, other = (primer("random", seed=s).first[0].table for s in (1, 1, 2))
     assert torch.equal(first, again) and not torch.equal(first, other)

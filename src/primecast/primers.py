@@ -311,8 +311,11 @@ FORMS = ("auto", "pairs", "matrix", "fft")
 PAIRINGS = {
     "own": "each pair has the activations of its own features",
     "permuted": "control: pairs of channels have each other's activations, by a permutation drawn once",
+    "answering": "control: a token has the mean activations of its pairs, so F_ij knows who answers and not who asks",
     "shared": "control: all pairs have the mean activations, so F is the same for all of them",
 }
+POOLED = {"answering": (-2,), "shared": (-2, -1)}
+"""Pairings by a mean over pairs, and over which of the axes (asking, answering) it goes."""
 
 
 class Primer(nn.Module):
@@ -335,7 +338,7 @@ class Primer(nn.Module):
     sparsity:   share of the ordered pairs left without a primer (F_ij = 1), drawn once from `seed`.
     prime_self, prime_covariates: whether F_ii, and pairs with a calendar token, are primed; else F = 1 there.
     layers:     gains (and learned base) of their own for that many layers; None shares one set.
-    pairing:    a name in PAIRINGS: whose features a pair gets. The two controls tell what pair-specific knowledge adds.
+    pairing:    a name in PAIRINGS: whose features a pair gets. The controls tell what pair-specific knowledge adds.
     tokens:     number of tokens, needed by kind "random", sparsity, permuted pairing and pair_offsets, which tie a
                 model to its channels; width, free: of the vectors of kind "random", and whether they learn.
     features:   f, with a callable kind.
@@ -478,8 +481,8 @@ class Primer(nn.Module):
         order = self.other_pairs(tokens, covariates)
         if order is not None:
             phi = phi.flatten(-2)[..., order].unflatten(-1, (tokens, tokens))
-        if self.pairing == "shared":
-            phi = phi.mean((-2, -1), keepdim=True).expand_as(phi)
+        if self.pairing in POOLED:
+            phi = phi.mean(POOLED[self.pairing], keepdim=True).expand_as(phi)
         phi = phi.expand(batch, -1, -1, -1).unflatten(1, (self.groups, -1))
         return Prime(phi, self.gains, self.beta(), self._pairs(tokens, covariates, series.device))
 

@@ -42,6 +42,7 @@ from primecast.errors import InputError, unknown
 from primecast.layers import Block, WindowNorm
 from primecast.primers import (
     ACTIVATIONS,
+    POOLED,
     Instantaneous,
     LeadLag,
     PairFeatures,
@@ -128,12 +129,12 @@ def prime_edges(
 
     with c_f = 2 where a frequency stands for itself and its mirror image, so one transform of each channel is enough.
     The three instantaneous features are read from the grid of all pairs, three matrix products of the windows: cheaper
-    than gathering the windows of each edge. Features of the user's own, and the control whose pairs all share their
-    mean, are defined on the grid and taken from there.
+    than gathering the windows of each edge. Features of the user's own, and the controls whose pairs share a mean,
+    are defined on the grid and taken from there.
     """
     tokens, length = series.shape[1:]
     asks, answers = edges
-    on_grid = primer.pairing == "shared" or any(type(layer) not in _ON_EDGES for layer in primer.first)
+    on_grid = primer.pairing in POOLED or any(type(layer) not in _ON_EDGES for layer in primer.first)
     if on_grid or series.shape[0] == 0:  # MKL has no FFT of an empty batch
         prime = primer(series, covariates=covariates)
         phi = prime.phi.flatten(1, 2)[:, :, asks, answers].permute(2, 0, 1)

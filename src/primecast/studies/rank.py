@@ -38,6 +38,11 @@ DESIGNS = {
     "first layer x 3": {"primer.scale": 3.0},
     "free pair parameters beside the features": {"primer.pair_offsets": True},
     "free pair parameters instead of features": {"primer.kind": "random", "primer.free": True},
+    "free parameters of the answering channel": {
+        "primer.kind": "random",
+        "primer.free": True,
+        "primer.pairing": "answering",
+    },
     "primer's rate x 3": {"rate.primer": 3.0},
     "primer's rate x 10": {"rate.primer": 10.0},
 }
@@ -58,6 +63,8 @@ LINES = {
 """The widths that the figure joins."""
 FINALISTS: tuple[str, ...] = ("free pair parameters instead of features", "base identity, gain 0")
 """The two designs that were best on validation on ETTh1 and ETTh2: they are run on Weather, too."""
+CONTROL = "free parameters of the answering channel"
+"""What the first of them has without pairs: run on Weather, too. It was added when the others had been run."""
 LEADS = ("a channel's own pair unprimed",)
 """Designs that stood out by *test* errors there: does it hold on sets that had no say in it?"""
 
@@ -72,7 +79,7 @@ def specs(quick: bool = False) -> list[Spec]:
         return quick_grid(few, probes=("cost",))
     usual = ("standard", "2 units per head (default)")
     on_weather, elsewhere = (
-        {name: VARIANTS[name] for name in (*usual, *names)} for names in ((*FINALISTS, *LEADS), LEADS)
+        {name: VARIANTS[name] for name in (*usual, *names)} for names in ((*FINALISTS, CONTROL, *LEADS), LEADS)
     )
     return [
         *grid(VARIANTS, CHOSEN_ON, seeds=range(2), probes=("cost",)),
