@@ -193,6 +193,21 @@ def test_the_rest_of_a_primed_model_starts_from_the_weights_of_the_standard_one(
     assert all(torch.equal(shared[key], primed.state_dict()[key]) for key in shared)
 
 
+def test_channel_vectors_change_nothing_at_the_start_and_tell_channels_apart_once_learned() -> None:
+    plain, knowing = small("itransformer").eval(), small("itransformer", channel_vectors=True).eval()
+    x, marks, _ = inputs()
+    assert torch.equal(plain(x, marks), knowing(x, marks))
+    same = x[..., :1].expand_as(x)
+    assert torch.allclose(knowing(same, marks)[..., 0], knowing(same, marks)[..., 1])
+    knowing(x, marks).square().sum().backward()
+    assert knowing.vectors.grad.shape == (N + M, 12) and knowing.vectors.grad.abs().sum(1).min() > 0
+    with torch.no_grad():
+        knowing.vectors[0] += 1
+    assert not torch.allclose(knowing(same, marks)[..., 0], knowing(same, marks)[..., 1])
+    with pytest.raises(InputError, match="made for 2 calendar marks"):
+        knowing(x)
+
+
 def test_itransformer_looks_at_past_marks_only() -> None:
     model = small("itransformer").eval()
     x, marks, _ = inputs()

@@ -45,10 +45,10 @@ def test_every_spec_of_a_study_can_be_resolved_and_is_there_once(name: str) -> N
 def test_the_controls_are_those_of_the_plan_in_its_order() -> None:
     specs = load_study("controls").specs()
     few = ("ETTh1", "ETTh2", "Exchange")
-    parts = [specs[:54], specs[54:78], specs[78:]]
+    parts = [specs[:72], specs[72:104], specs[104:]]
     for part, sets, seeds in zip(parts, (few, ("Weather", "ETTm1"), few), ({0, 1, 2}, {0, 1}, {3, 4}), strict=True):
         assert {spec.dataset for spec in part} == set(sets) and {spec.seed for spec in part} == seeds
-        assert len(part) == 6 * len(sets) * len(seeds)
+        assert len(part) == 8 * len(sets) * len(seeds)
     assert {spec.horizon for spec in specs} == {96} and {spec.lookback for spec in specs} == {96}
     weather = [spec for spec in specs if spec.dataset == "Weather"]
     assert {spec.preset for spec in weather} == {"paper"} and {spec.settings["dropout"] for spec in weather} == {0.1}

@@ -4,7 +4,8 @@
     layers   = post-norm transformer blocks over the n + m tokens, then one more LayerNorm
     forecast = Linear(d -> h) of each channel's token, brought back to the level of the window
 
-No position, no channel identity: permuting the channels permutes the forecast, and no parameter knows n.
+No position, no channel identity: permuting the channels permutes the forecast, and no parameter knows n; unless
+`channel_vectors` adds a learned vector to each token, the plain way to let a model know its channels.
 Liu et al., "iTransformer: Inverted Transformers Are Effective for Time Series Forecasting", ICLR 2024.
 
 Parameters without a primer: (l+1) d + E [4 (d^2+d) + 2 d f + f + d + 4 d] + 2 d + (d+1) h.
@@ -28,6 +29,7 @@ class ITransformer(nn.Module):
     """forward(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n); of the marks it uses the past l.
 
     d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate, zero_output: see MultiHeadAttention.
+    channel_vectors: a vector for each token, calendar marks included, learned from zero and added to its embedding.
     primer: None, a kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
     """
 
@@ -48,6 +50,7 @@ class ITransformer(nn.Module):
         mechanism: str = "dot",
         modulate: str = "kv",
         zero_output: bool = False,
+        channel_vectors: bool = False,
         primer: str | Mapping[str, object] | PairFeatures | Primer | None = None,
     ) -> None:
         super().__init__()
@@ -56,6 +59,7 @@ class ITransformer(nn.Module):
         self.marks = marks
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
+        self.vectors = nn.Parameter(torch.zeros(channels + marks, d_model)) if channel_vectors else None
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
@@ -96,7 +100,12 @@ class ITransformer(nn.Module):
             series = torch.cat([series, marks[:, : self.lookback].mT], dim=1)
         prime = None if self.primer is None else self.primer(series, covariates=series.shape[1] - self.channels)
 
-        z = self.dropout(self.embed(series))
+        tokens = self.embed(series)
+        if self.vectors is not None:
+            if len(self.vectors) != tokens.shape[1]:
+                raise InputError(f"the model was made for {self.marks} calendar marks, the windows came without")
+            tokens = tokens + self.vectors
+        z = self.dropout(tokens)
         for depth, block in enumerate(self.blocks):
             z = block(z, prime=None if prime is None else prime.layer(depth))
         forecast = self.head(self.norm_out(z[:, : self.channels]))

@@ -15,6 +15,8 @@ VARIANTS: Variants = {
     "prime, base identity": {"attention": "prime", "settings": {"primer.base": "identity"}},
     "prime, features of other pairs": {"attention": "prime-shuffled-pairs"},
     "prime, one primer for all pairs": {"attention": "prime-one-for-all-pairs"},
+    "standard, a vector for each channel": {"attention": "standard", "settings": {"channel_vectors": True}},
+    "prime, a vector for each channel": {"attention": "prime", "settings": {"channel_vectors": True}},
 }
 
 
