@@ -113,7 +113,8 @@ def _validation(named: pd.DataFrame) -> str:
     if change.empty:
         return "Standard attention has not been run yet.\n"
     cost = _cost(named)
-    added = named.groupby("variant")["overhead"].first()  # the frame has the sets that designs are chosen on first
+    small = named[named["dataset"].isin(CHOSEN_ON)]
+    added = (small if len(small) else named).groupby("variant")["overhead"].first()
     ordered = change.sort_values("mean", kind="stable")
     columns = [str(name) for name in ordered.columns]
     lines = []
@@ -124,7 +125,7 @@ def _validation(named: pd.DataFrame) -> str:
                 name,
                 *("" if math.isnan(value) else f"{100 * value:+.2f} %" for value in values),
                 "" if math.isnan(times) else f"{times:.2f}",
-                f"{100 * float(added[name]):.2f} %",
+                f"{100 * float(added[name]):.2f} %" if name in added else "",
             ]
         )
     return markdown_table(["design", *columns, "training step", "parameters added"], lines)
