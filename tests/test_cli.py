@@ -65,7 +65,7 @@ def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsy
         (["run", "nyc-weather", "--horizon", "5000"], "rows"),
         (["study", "control", "--plan"], "unknown study 'control' (did you mean 'controls'?)"),
         (["study", "controls"], "say what to do with study 'controls': --plan, --run, --table, --figure"),
-        (["study", "kv", "--figure"], "study 'kv' has no figure; those that have one: lookback, sparsity"),
+        (["study", "kv", "--figure"], "study 'kv' has no figure; those that have one: rank, lookback, sparsity"),
         (["study", "kv", "--table", "--store", "nowhere"], "no run of study 'kv' is in nowhere"),
         (["study", "kv", "--quick", "--run", "--engine", "rai", "--store", "nowhere"], "unknown engine 'rai'"),
         (["fetch", "Weather"], "cannot be fetched"),
