@@ -14,7 +14,7 @@ from primecast.data.catalog import CATALOG
 from primecast.engines import Interrupted
 from primecast.experiment import Spec
 from primecast.losses import LOSSES
-from primecast.models import CONTROLS, MODELS
+from primecast.models import ATTENTIONS, CONTROLS, MODELS
 from primecast.primers import KINDS
 from primecast.studies import STUDIES
 
@@ -32,7 +32,7 @@ def test_list_shows_every_registered_name(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("COLUMNS", "250")
     assert call(monkeypatch, "list") == 0
     shown = capsys.readouterr().out
-    for name in [*MODELS, *MECHANISMS, *CONTROLS, *KINDS, *LOSSES, *CATALOG]:
+    for name in [*MODELS, *ATTENTIONS, *MECHANISMS, *CONTROLS, *KINDS, *LOSSES, *CATALOG]:
         assert name in shown
 
 
@@ -41,7 +41,7 @@ def test_run_prints_one_line_of_json(monkeypatch: pytest.MonkeyPatch, capsys: py
     out = capsys.readouterr().out
     row = json.loads(out)
     assert out.count("\n") == 1
-    assert row["dataset"] == "nyc-weather" and row["attention"] == "prime"
+    assert row["dataset"] == "nyc-weather" and row["attention"] == "prime-free"
     assert row["horizon"] == CATALOG["nyc-weather"].horizons[0]
 
 
@@ -166,7 +166,7 @@ def test_the_demo_does_the_whole_job(
         "2013-12-31",
         "seasonal naive",
         "standard attention",
-        "prime attention",
+        "prime-free attention",
     ):
         assert word in shown
     forecast = pd.read_csv(tmp_path / "forecast.csv", index_col="time", parse_dates=True)

@@ -33,10 +33,10 @@ QUICK = {"epochs": 1, "d_model": 16, "n_layers": 1, "batch_size": 256}
 
 def test_a_preset_becomes_arguments_of_model_and_training() -> None:
     plan = resolve(Spec(dataset="ETTh1"))
-    assert plan.attention == "prime"
+    assert plan.attention == "prime-free"
     assert plan.model == {
-        "mechanism": "dot", "primer": "full", "d_model": 256, "d_ff": 256, "n_layers": 2, "n_heads": 8, "dropout": 0.1,
-        "norm": "instance",
+        "mechanism": "dot", "primer": {"kind": "free", "seed": 0}, "d_model": 256, "d_ff": 256, "n_layers": 2,
+        "n_heads": 8, "dropout": 0.1, "norm": "instance",
     }  # fmt: skip
     assert plan.training == {
         "lr": 1e-4, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving", "drop_last": True,
@@ -51,7 +51,7 @@ def test_models_with_settings_of_their_own_are_trained_by_them() -> None:
     linear = resolve(Spec(dataset="Weather", model="dlinear"))
     assert linear.attention == "standard" and linear.model == {}
     gat = resolve(Spec(dataset="ETTh1", model="gat"))
-    assert gat.model["d_model"] == 256 and gat.model["primer"] == "full"
+    assert gat.model["d_model"] == 256 and gat.model["primer"]["kind"] == "free"
 
 
 def test_the_fredf_preset_brings_its_loss_with_the_published_alpha() -> None:
@@ -71,25 +71,27 @@ def test_settings_replace_the_preset() -> None:
         "loss": "huber",
         "loss.delta": 2,
     }
-    plan = resolve(Spec(dataset="ETTh1", settings=settings))
+    plan = resolve(Spec(dataset="ETTh1", attention="prime", settings=settings))
     assert plan.training["lr"] == 1e-3 and plan.model["dropout"] == 0.3
-    assert plan.model["primer"] == {"kind": "full", "hidden": 32, "grouped": False}
+    assert plan.model["primer"] == {"kind": "full", "prime_self": False, "hidden": 32, "grouped": False}
     assert (plan.loss, plan.loss_options) == ("huber", {"delta": 2})
     shuffled = resolve(Spec(dataset="ETTh1", attention="prime-shuffled-pairs", settings={"primer.hidden": 8}))
-    assert shuffled.model["primer"] == {"kind": "full", "pairing": "permuted", "hidden": 8, "seed": 0}
+    paper = {"kind": "full", "prime_self": False}
+    assert shuffled.model["primer"] == {**paper, "pairing": "permuted", "hidden": 8, "seed": 0}
 
 
 @pytest.mark.parametrize(
     "settings", [{"primer.kind": "random"}, {"primer.sparsity": 0.4}, {"primer.pairing": "permuted"}]
 )
 def test_what_a_primer_draws_is_drawn_anew_for_each_seed_unless_told(settings: dict[str, Any]) -> None:
+    def primer(seed: int, **changes: Any) -> dict[str, Any]:
+        return resolve(Spec(dataset="ETTh1", attention="prime", seed=seed, settings=changes)).model["primer"]
+
     for seed in (0, 3):
-        assert resolve(Spec(dataset="ETTh1", seed=seed, settings=settings)).model["primer"]["seed"] == seed
-    told = resolve(Spec(dataset="ETTh1", seed=3, settings={**settings, "primer.seed": 5}))
-    assert told.model["primer"]["seed"] == 5
-    assert resolve(Spec(dataset="ETTh1", seed=3, settings={"primer.hidden": 8})).model["primer"] == {
-        "kind": "full", "hidden": 8
-    }  # fmt: skip
+        assert primer(seed, **settings)["seed"] == seed
+        assert resolve(Spec(dataset="ETTh1", seed=seed)).model["primer"] == {"kind": "free", "seed": seed}
+    assert primer(3, **settings, **{"primer.seed": 5})["seed"] == 5
+    assert primer(3, **{"primer.hidden": 8}) == {"kind": "full", "prime_self": False, "hidden": 8}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,13 @@ def test_the_same_spec_gives_the_same_score_and_another_seed_another() -> None:
 # ---------------------------------------------------------------- keys
 
 
+OWN_PAIR_TOO = {"primer.prime_self": True}
+
+
 def key_with(**fields: Any) -> str:
+    """Unless told otherwise of prime attention with F_ii primed, as it was when keys were first made."""
+    if "attention" not in fields:
+        fields |= {"attention": "prime", "settings": {**OWN_PAIR_TOO, **fields.get("settings", {})}}
     return key(Spec(**{"dataset": "ETTh1", **fields}), "of the data")
 
 
@@ -158,8 +166,8 @@ def test_a_spec_survives_the_way_to_json_and_back() -> None:
 @pytest.mark.parametrize(
     "spelling",
     [
-        {"attention": "prime"},
-        {"attention": "dot+prime"},
+        {"attention": "prime", "settings": OWN_PAIR_TOO},
+        {"attention": "dot+prime", "settings": OWN_PAIR_TOO},
         {"settings": {"primer": "full"}},
         {"settings": {"primer.hidden": 16, "primer.base": "zero", "primer.layers": False, "primer.rolling": 12}},
         {"settings": {"lr": 0.0001, "epochs": 10.0, "d_ff": None, "schedule": "halving", "loss": "mse"}},
@@ -176,7 +184,9 @@ def test_two_spellings_of_one_run_have_one_key(spelling: dict[str, Any]) -> None
     [
         ({"attention": "standard"}, {"attention": "dot"}),
         ({"attention": "standard-zero-output"}, {"attention": "standard", "settings": {"zero_output": True}}),
-        ({"attention": "prime-shuffled-pairs"}, {"settings": {"primer.pairing": "permuted"}}),
+        ({"attention": "prime-shuffled-pairs", "settings": OWN_PAIR_TOO}, {"settings": {"primer.pairing": "permuted"}}),
+        ({"attention": "prime"}, {"settings": {"primer.prime_self": False}}),
+        ({"attention": "prime-free"}, {"settings": {"primer.kind": "free"}}),
         ({"settings": {"loss": "fredf"}}, {"settings": {"loss": "fredf", "loss.alpha": 0.8}}),
         ({"model": "timer_xl"}, {"model": "timer_xl", "settings": {"primer.hidden": 16}}),
         ({"probes": ("maps", "cost")}, {"probes": ("cost", "maps", "cost")}),
@@ -208,6 +218,7 @@ def test_keys_are_the_same_in_every_version() -> None:
     """Written down when they were first used: if one of these changes, rows that are there are not found any more."""
     assert key_with() == "aba5f81401a1c9f6"
     assert key_with(attention="standard") == "0c805c8044a0ec5d"
+    assert key_with(attention="prime-free") == key_with(settings={"primer.kind": "free"}) == "5259a51730791891"
     assert key_with(preset="fredf", settings={"primer.base": "identity", "rate.primer": 10}) == "e0dc4c4906946462"
 
 
@@ -236,7 +247,7 @@ def test_a_default_that_is_changed_keeps_its_keys_when_its_former_value_is_told(
     class Changed(Primer):
         def __init__(
             self, kind: str = "full", *, length: int, d_model: int, n_heads: int, hidden: int | None = None,
-            base: str = "identity", rolling: int | None = None, layers: int | None = None,
+            base: str = "identity", prime_self: bool = True, rolling: int | None = None, layers: int | None = None,
         ) -> None:  # fmt: skip
             raise NotImplementedError
 
@@ -283,11 +294,12 @@ def test_the_fingerprint_is_of_the_values_however_they_are_stored(tmp_path: Path
 
 
 @pytest.mark.parametrize("model", ["itransformer", "timer_xl", "gat"])
-def test_standard_and_prime_with_one_seed_start_from_the_same_weights(model: str) -> None:
+@pytest.mark.parametrize("primed", ["prime", "prime-free"])
+def test_standard_and_prime_with_one_seed_start_from_the_same_weights(model: str, primed: str) -> None:
     sizes = {"lookback": 96, "horizon": 7, "channels": 3, "d_model": 16, "seed": 5}
     standard, prime = (
         dict(create_model(model, **sizes, **attention_options(model, attention)).named_parameters())
-        for attention in ("standard", "prime")
+        for attention in ("standard", primed)
     )
     assert standard.keys() < prime.keys() and all(name.startswith("primer.") for name in prime.keys() - standard.keys())
     for name, value in standard.items():

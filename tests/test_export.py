@@ -64,11 +64,15 @@ def run(path: Path, **inputs: np.ndarray) -> np.ndarray:
     return np.asarray(forecast)
 
 
-VARIANTS = [f"{name}{suffix}" for name, entry in MODELS.items() for suffix in ["", *["+prime"] * entry.primable]]
+PRIMERS = {"": None, "prime": "full", "free": "free"}
+VARIANTS = [
+    f"{name}+{kind}".rstrip("+") for name, entry in MODELS.items() for kind in PRIMERS if entry.primable or not kind
+]
 
 
 def variant(name: str) -> nn.Module:
-    return small(name.removesuffix("+prime"), **({"primer": "full"} if name.endswith("+prime") else {}))
+    model, _, kind = name.partition("+")
+    return small(model, **({"primer": PRIMERS[kind]} if kind else {}))
 
 
 def check_program(name: str) -> None:
@@ -93,8 +97,9 @@ def check_onnx(name: str, path: Path) -> None:
         np.testing.assert_allclose(run(path, x=x.numpy(), marks=marks.numpy()), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_an_exported_program_says_what_the_model_says() -> None:
-    check_program("itransformer+prime")
+@pytest.mark.parametrize("name", ["itransformer+prime", "itransformer+free"])
+def test_an_exported_program_says_what_the_model_says(name: str) -> None:
+    check_program(name)
 
 
 @pytest.mark.slow
@@ -103,9 +108,10 @@ def test_every_model_exports_as_a_program(name: str) -> None:
     check_program(name)
 
 
-def test_an_onnx_file_says_what_the_model_says_at_any_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["itransformer+prime", "itransformer+free"])
+def test_an_onnx_file_says_what_the_model_says_at_any_batch(name: str, tmp_path: Path) -> None:
     needs_onnx()
-    check_onnx("itransformer+prime", tmp_path / "model.onnx")
+    check_onnx(name, tmp_path / "model.onnx")
 
 
 @pytest.mark.slow

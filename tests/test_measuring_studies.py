@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from primecast import probes
+from primecast import models, probes
 from primecast.data import load_dataset, split
 from primecast.data.catalog import CATALOG, SYNTHETIC
 from primecast.data.presets import PRESETS, Settings
@@ -23,7 +23,7 @@ from primecast.experiment import Spec, resolve
 from primecast.models import create_model
 from primecast.statistics import blocks_frame
 from primecast.studies import attention_maps, complexity, forecasts, known_truth, single_point_of_failure, wide
-from primecast.studies.probed import answers, most_common, over_seeds, table
+from primecast.studies.probed import ATTENTIONS, answers, most_common, over_seeds, table
 from primecast.studies.results import read_results, write_results
 
 STUDIES = [complexity, attention_maps, forecasts, single_point_of_failure, known_truth, wide]
@@ -43,15 +43,16 @@ def systems_are_in_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
 @pytest.mark.parametrize("quick", [True, False])
-def test_specs_resolve_come_in_pairs_and_ask_what_the_study_reads(study: Any, quick: bool) -> None:
+def test_specs_resolve_come_with_all_attentions_and_ask_what_the_study_reads(study: Any, quick: bool) -> None:
     specs = study.specs(quick=quick)
     assert study.TITLE and specs
     assert len({spec.to_json() for spec in specs}) == len(specs)
     for spec in specs:
         assert resolve(spec).probes == tuple(sorted(spec.probes)) != ()
-    for first, second in zip(specs[::2], specs[1::2], strict=True):
-        assert (first.attention, second.attention) == ("standard", "prime")
-        assert {**vars(first), "attention": None} == {**vars(second), "attention": None}
+    for first, *others in zip(*(specs[place :: len(ATTENTIONS)] for place in range(len(ATTENTIONS))), strict=True):
+        assert [spec.attention for spec in (first, *others)] == list(ATTENTIONS)
+        for other in others:
+            assert {**vars(first), "attention": None} == {**vars(other), "attention": None}
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
@@ -66,12 +67,21 @@ def test_one_training_serves_three_studies() -> None:
 def test_complexity_starts_with_full_graphs_and_draws_a_graph_for_each_seed() -> None:
     specs = complexity.specs()
     graphs = [spec for spec in specs if spec.model == "gat"]
-    assert [spec.settings["density"] for spec in graphs[:10:2]] == [1.0, 0.8, 0.6, 0.4, 0.2]
+    assert [spec.settings["density"] for spec in graphs[: 5 * len(ATTENTIONS) : len(ATTENTIONS)]] == [
+        1.0,
+        0.8,
+        0.6,
+        0.4,
+        0.2,
+    ]
     assert all(spec.settings["graph_seed"] == spec.seed for spec in graphs)
     assert specs[len(graphs) :] == wide.specs()
 
 
 # ---------------------------------------------------------------- what is made of it
+
+
+PRIMERS = {name: attention.options["primer"] for name, attention in models.ATTENTIONS.items()}
 
 
 @cache
@@ -90,7 +100,7 @@ def row(text: str) -> dict[str, Any]:
         d_model=6,
         n_heads=2,
         n_layers=1,
-        primer="full" if spec.attention == "prime" else None,
+        primer=PRIMERS[spec.attention or ""],
         seed=spec.seed,
         **options,
     ).eval()
@@ -191,20 +201,24 @@ def densities(prime: Mapping[float, float]) -> pd.DataFrame:
 
 
 def test_the_density_at_which_prime_is_as_good_is_found() -> None:
-    said = complexity.reached(densities({0.2: 0.21, 0.6: 0.189, 1.0: 0.18}))
-    assert "as good as standard attention at 100% (MSE 0.1900) from density 60% on (MSE 0.1890)" in said
+    said, own = complexity.reached(densities({0.2: 0.21, 0.6: 0.189, 1.0: 0.18}))
+    assert "attention prime is as good as standard at 100% (MSE 0.1900) from density 60% on (MSE 0.1890)" in said
     assert "a training step takes 0.60 times, and memory 0.60 times" in said
-    never = complexity.reached(densities({0.2: 0.18, 1.0: 0.22}))  # one that is as good below is chance
-    assert "not as good as standard attention at 100% (MSE 0.1900) at its highest density" in never
+    assert own.endswith("standard attention has 0.1980 at 20% (+4.2%).")
+    never, own_too = complexity.reached(densities({0.2: 0.18, 1.0: 0.22}))  # one that is as good below is chance
+    assert "prime is not as good as standard at 100% (MSE 0.1900) at its highest density" in never
     assert "its best mean is 0.1800 at 20%." in never
-    assert never.endswith("standard attention has 0.1980 at 20% (+4.2%).") and said.endswith("at 20% (+4.2%).")
-    assert "not both there" in complexity.reached(densities({}))
+    assert own_too == own
+    assert "not both there" in complexity.reached(densities({}))[0]
     both = densities({0.2: 0.1, 1.0: 0.1})
-    assert "not both there" in complexity.reached(both[(both["density"] < 1) | (both["attention"] == "prime")])
+    assert "not both there" in complexity.reached(both[(both["density"] < 1) | (both["attention"] == "prime")])[0]
+    others = both.assign(attention=both["attention"].replace("prime", "prime-free"))
+    first, second, _ = complexity.reached(pd.concat([both, others[others["attention"] == "prime-free"]]))
+    assert "attention prime is" in first and "attention prime-free is" in second
 
 
 @pytest.mark.parametrize(("name", "study"), list(zip(NAMES, STUDIES, strict=True)), ids=NAMES)
-@pytest.mark.parametrize("attention", ["standard", "prime"])
+@pytest.mark.parametrize("attention", ATTENTIONS)
 def test_a_study_of_which_one_side_is_there_says_so_or_shows_it(
     name: str, study: Any, attention: str, quick_rows: Mapping[str, pd.DataFrame]
 ) -> None:
@@ -213,7 +227,8 @@ def test_a_study_of_which_one_side_is_there_says_so_or_shows_it(
     assert "nan" not in study.render(frame, blocks_of(frame))
     if study in (attention_maps, complexity, wide):
         with pytest.raises(
-            InputError, match=f"needs runs of standard and prime, there are those of \\['{attention}'\\]"
+            InputError,
+            match=f"needs runs of standard and of prime or prime-free, there are those of \\['{attention}'\\]",
         ):
             study.figure(frame)
     else:
@@ -230,7 +245,7 @@ def test_a_forecast_stands_in_the_column_of_its_attention(quick_rows: Mapping[st
 
 def test_complexity_of_the_wide_set_alone_is_shown(quick_rows: Mapping[str, pd.DataFrame]) -> None:
     frame = quick_rows["wide"]
-    assert complexity.render(frame, blocks_of(frame)).startswith("## The same two attentions over all pairs")
+    assert complexity.render(frame, blocks_of(frame)).startswith("## The same attentions over all pairs")
 
 
 # ---------------------------------------------------------------- numbers as text

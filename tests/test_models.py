@@ -45,7 +45,7 @@ VARIANTS = [
     for options in (
         [{}]
         + [{"mechanism": mechanism} for mechanism in entry.mechanisms if mechanism != "dot"]
-        + ([{"primer": kind} for kind in ("full", "random")] if entry.primable else [])
+        + ([{"primer": kind} for kind in ("full", "free", "random")] if entry.primable else [])
         + ([{"mechanism": m, "primer": "full"} for m in entry.mechanisms if m != "dot"] if entry.primable else [])
     )
 ]
@@ -91,7 +91,8 @@ def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [v for v in VARIANTS if MODELS[str(v.values[0])].permutes and "random" not in str(v.id)]
+    ("name", "options"),
+    [v for v in VARIANTS if MODELS[str(v.values[0])].permutes and not {"free", "random"} & set(str(v.id).split("-"))],
 )
 def test_permuting_channels_permutes_the_forecast(name: str, options: dict[str, Any]) -> None:
     model = small(name, **options).double().eval()

@@ -38,7 +38,10 @@ def maps(tokens: int, peak: float) -> np.ndarray:
 
 def test_two_maps_share_one_scale_and_their_difference_has_zero_in_the_middle() -> None:
     names = ["wv (m/s)", "T\ufffd", "a name that is far too long to be read", "d", "e"]
-    rows = [MapRow("one", names, maps(5, 0.3), maps(5, 0.7)), MapRow("two", list("abc"), maps(3, 0.9), maps(3, 0.1))]
+    rows = [
+        MapRow("one", names, {"standard": maps(5, 0.3), "prime": maps(5, 0.7)}),
+        MapRow("two", list("abc"), {"standard": maps(3, 0.9), "prime": maps(3, 0.1)}),
+    ]
     figure = map_figure(rows)
     assert drawn(figure)
     panels = [axis for axis in figure.axes if axis.images and axis.get_title()]
@@ -47,15 +50,28 @@ def test_two_maps_share_one_scale_and_their_difference_has_zero_in_the_middle() 
         first, second, change = (axis.images[0] for axis in panels[3 * row : 3 * row + 3])
         assert first.get_clim() == second.get_clim() == (0, top)
         low, high = change.get_clim()
-        assert low == -high == -np.abs(rows[row].second - rows[row].first).max()
-        np.testing.assert_array_equal(first.get_array(), rows[row].first)
-        np.testing.assert_allclose(change.get_array(), rows[row].second - rows[row].first)
+        differs = rows[row].maps["prime"] - rows[row].maps["standard"]
+        assert low == -high == -np.abs(differs).max()
+        np.testing.assert_array_equal(first.get_array(), rows[row].maps["standard"])
+        np.testing.assert_allclose(change.get_array(), differs)
     assert labels(panels[0].get_xticklabels()) == ["wv (m/s)", "T", "a name that is …", "d", "e"]
     assert [axis.get_title() for axis in panels[:3]] == ["one: standard", "one: prime", "prime minus standard"]
 
 
 def test_equal_maps_have_a_difference_that_can_be_drawn() -> None:
-    assert drawn(map_figure([MapRow("one", list("abc"), maps(3, 0.5), maps(3, 0.5))]))
+    assert drawn(map_figure([MapRow("one", list("abc"), {"standard": maps(3, 0.5), "prime": maps(3, 0.5)})]))
+
+
+def test_a_map_that_is_not_there_leaves_its_place_empty() -> None:
+    three = {"standard": maps(3, 0.5), "prime": maps(3, 0.2), "prime-free": maps(3, 0.3)}
+    two = {name: three[name] for name in ("standard", "prime-free")}
+    figure = map_figure([MapRow("one", list("abc"), three), MapRow("two", list("abc"), two)])
+    assert drawn(figure)
+    shown = [axis.get_title() for axis in figure.axes if axis.images and axis.get_title()]
+    assert shown == [
+        *("one: standard", "one: prime", "one: prime-free", "prime minus standard", "prime-free minus standard"),
+        *("two: standard", "two: prime-free", "prime-free minus standard"),
+    ]
 
 
 def test_related_pairs_are_framed_in_every_panel() -> None:

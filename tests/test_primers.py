@@ -325,7 +325,7 @@ def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None
     assert abs(float(first.mean()) - 1) < 0.1
     names = {name for name, _ in primer("random").named_parameters()}
     assert "first.0.table" not in names
-    assert "first.0.table" in {name for name, _ in primer("random", free=True).named_parameters()}
+    assert "first.0.table" in {name for name, _ in primer("free").named_parameters()}
 
 
 def test_features_of_ones_own_make_a_primer() -> None:
@@ -342,7 +342,7 @@ def test_features_of_ones_own_make_a_primer() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("fulll", {}, r"unknown primer 'fulll' \(did you mean 'full'\?\); allowed: full, instantaneous"),
+        ("fulll", {}, r"unknown primer 'fulll' \(did you mean 'full'\?\); allowed: free, full, instantaneous"),
         ("full", {"activation": "swish"}, "unknown activation 'swish'"),
         ("full", {"base": "one"}, "unknown base 'one'; allowed: identity, zero"),
         ("full", {"form": "dft"}, "unknown form 'dft'"),

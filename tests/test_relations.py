@@ -219,7 +219,7 @@ def test_a_fitted_forecaster_names_what_it_finds() -> None:
     system = lagged_system(rows=1709, seed=0, lags=[[3]], instant=0, nonlinear=[], independent=1)
     df = pd.DataFrame(system.dataset.values, index=system.dataset.index, columns=list(system.dataset.names))
     forecaster = Forecaster(
-        horizon=5, lookback=29, epochs=2, lr=3e-3, batch_size=64, progress="off",
+        horizon=5, lookback=29, epochs=6, lr=3e-3, batch_size=64, progress="off",
         model_args={"d_model": 16, "n_heads": 2, "n_layers": 1},
     ).fit(df)  # fmt: skip
     found = forecaster.relations()

@@ -21,7 +21,7 @@ from primecast.store import Row, Store, StoreError
 from primecast.studies import STUDIES, load_study, results
 from primecast.studies.grid import grid, variant_of
 from primecast.studies.published import PAPER_MAIN, PAPER_RELATIONAL, backbone, paper
-from primecast.studies.tables import paired, with_variants
+from primecast.studies.tables import changes, paired, with_variants
 
 ROOT = Path(__file__).parents[1]
 COMMITTED = [name for name in STUDIES if (ROOT / "results" / f"{name}.csv").exists()]
@@ -45,10 +45,11 @@ def test_every_spec_of_a_study_can_be_resolved_and_is_there_once(name: str) -> N
 def test_the_controls_are_those_of_the_plan_in_its_order() -> None:
     specs = load_study("controls").specs()
     few = ("ETTh1", "ETTh2", "Exchange")
-    parts = [specs[:72], specs[72:104], specs[104:]]
+    size = len(load_study("controls").VARIANTS)
+    parts = [specs[: 9 * size], specs[9 * size : 13 * size], specs[13 * size :]]
     for part, sets, seeds in zip(parts, (few, ("Weather", "ETTm1"), few), ({0, 1, 2}, {0, 1}, {3, 4}), strict=True):
         assert {spec.dataset for spec in part} == set(sets) and {spec.seed for spec in part} == seeds
-        assert len(part) == 8 * len(sets) * len(seeds)
+        assert len(part) == size * len(sets) * len(seeds)
     assert {spec.horizon for spec in specs} == {96} and {spec.lookback for spec in specs} == {96}
     weather = [spec for spec in specs if spec.dataset == "Weather"]
     assert {spec.preset for spec in weather} == {"paper"} and {spec.settings["dropout"] for spec in weather} == {0.1}
@@ -259,14 +260,15 @@ def test_a_change_is_found_where_there_is_one_and_marked(tmp_path: Path) -> None
 def test_dropout_is_chosen_on_validation_alone(tmp_path: Path) -> None:
     study = load_study("dropout")
     store = Store(tmp_path)
-    for spec in study.specs()[:16]:  # ETTh1
+    for spec in study.specs()[:24]:  # ETTh1
         row = pretended(spec)
-        best = {"standard": 0.4, "prime": 0.2}[str(spec.attention)]
+        best = {"standard": 0.4, "prime": 0.2, "prime-free": 0.1}[str(spec.attention)]
         val = 0.5 + abs(spec.settings["dropout"] - best)
         store.add(Row({**row.fields, "val_mse": val, "mse": row.fields["mse"] + 1 / val}, row.arrays))
     frame, blocks = results.collect(study.specs(), store)
     named = with_variants(frame, study.VARIANTS)
-    assert study.chosen(named) == {("ETTh1", "standard"): 0.4, ("ETTh1", "prime"): 0.2}
+    found = {name: share for (_, name), share in study.chosen(named).items()}
+    assert found == {"standard": 0.4, "prime-free": 0.1, "prime (own pair too)": 0.2}
     assert "| ETTh1 | standard | 0.8000 | 0.7000 | **0.5000** | 0.9000 |" in study.render(frame, blocks)
 
 
@@ -305,12 +307,30 @@ def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path
         store.add(Row({**row.fields, **errors}, row.arrays))
         store_specs.append(spec)
     frame, blocks = results.collect(store_specs, store)
-    found = study.changes(with_variants(frame, study.VARIANTS), "val_mse")
+    found = changes(with_variants(frame, study.VARIANTS), "val_mse", study.CHOSEN_ON)
     assert found["mean"].to_dict() == pytest.approx(
         {"standard": 0, "relu": -0.2, "tanh": -0.1, "silu": math.nan}, nan_ok=True
     )
     assert "over designs: ETTh1 -0.50." in study.render(frame, blocks)
     assert found.loc["relu", "Weather"] == pytest.approx(0.6) and found.loc["silu", "ETTh1"] == pytest.approx(-0.4)
+
+
+@pytest.mark.usefixtures("known_data")
+def test_the_default_is_the_candidate_with_the_lowest_mean_on_validation(tmp_path: Path) -> None:
+    study, store = load_study("controls"), Store(tmp_path)
+    level = {"standard": 1.0, "standard, a vector for each channel": 0.5, **dict.fromkeys(study.CANDIDATES, 0.9)}
+    level["prime-free"] = 0.8
+    specs = [spec for spec in study.specs() if variant_of(spec, study.VARIANTS) in level and spec.seed < 3]
+    for spec in specs:
+        row = pretended(spec)
+        by = level[variant_of(spec, study.VARIANTS)] if spec.seed < 2 else 7.0  # seeds that not all have do not count
+        store.add(Row({**row.fields, "val_mse": by}, row.arrays))
+    text = study.render(*results.collect(specs, store))
+    assert "| prime-free | -20.00 % | -20.00 % | -20.00 % | -20.00 % | -20.00 % | **-20.00 %** |" in text
+    assert text.count("**") == 2
+    fewer = [s for s in specs if (s.dataset, variant_of(s, study.VARIANTS)) != ("ETTm1", study.CANDIDATES[-1])]
+    unfinished = study.render(*results.collect(fewer, store))
+    assert "| prime-free | -20.00 %" in unfinished and "**" not in unfinished
 
 
 @pytest.mark.usefixtures("known_data")

@@ -48,7 +48,7 @@ def list_everything() -> None:
     from primecast.attention import MECHANISMS
     from primecast.data.catalog import CATALOG
     from primecast.losses import LOSSES
-    from primecast.models import CONTROLS, MODELS
+    from primecast.models import ATTENTIONS, CONTROLS, MODELS
     from primecast.primers import KINDS
 
     def yes(is_so: bool) -> str:
@@ -64,6 +64,10 @@ def list_everything() -> None:
                 [name, entry.tokens, ", ".join(entry.mechanisms) or "-", yes(entry.primable), entry.reference]
                 for name, entry in MODELS.items()
             ],
+        ),
+        "attentions (--attention NAME)": (
+            ["name", "what it is"],
+            [[name, attention.what] for name, attention in ATTENTIONS.items()],
         ),
         "mechanisms (--attention NAME or NAME+prime; standard is dot, prime is dot+prime)": (
             ["name", "what it is", "can be primed"],
@@ -118,7 +122,7 @@ def run(
     dataset: Annotated[str, typer.Argument(help="A data set of `primecast list`.")],
     model: Annotated[str, typer.Option(help="A model of `primecast list`.")] = "itransformer",
     attention: Annotated[
-        str | None, typer.Option(help="standard, prime, MECHANISM or MECHANISM+prime; prime where it can be.")
+        str | None, typer.Option(help="standard, prime-free, prime, MECHANISM[+prime]; prime-free where it can be.")
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="Steps to forecast; the data set's shortest.")] = None,
     lookback: Annotated[int, typer.Option(help="Steps to look at.")] = 96,

@@ -14,6 +14,7 @@ from primecast.data.frames import describe_gaps
 from primecast.data.nyc import nyc_weather, unit_of
 from primecast.files import write_bytes_atomically
 from primecast.forecaster import Forecaster
+from primecast.models import default_attention
 
 HORIZON, LOOKBACK = 24, 48
 SHOWN = ("EWR temp", "JFK wind_speed", "LGA pressure")
@@ -31,7 +32,7 @@ def demo(folder: Path) -> None:
         f"Gap policy: {describe_gaps(df, missing='interpolate')}."
     )
 
-    prime = _train(df, "prime", console)
+    prime = _train(df, default_attention("itransformer"), console)
     forecast = prime.predict()
     _show(forecast, console)
     csv = folder / "forecast.csv"
@@ -71,7 +72,7 @@ def _compare(prime: Forecaster, standard: Forecaster, console: Console) -> None:
     rows = {
         "yesterday repeated (seasonal naive)": prime.naive_scores_,
         "iTransformer, standard attention": standard.scores_,
-        "iTransformer, prime attention": prime.scores_,
+        f"iTransformer, {default_attention('itransformer')} attention": prime.scores_,
     }
     table = Table(
         "forecast",

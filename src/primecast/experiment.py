@@ -35,8 +35,8 @@ from primecast.data.windows import Dataset, Splits, split
 from primecast.engines import Job, Report, sweep
 from primecast.errors import InputError, unknown
 from primecast.losses import FREDF_ALPHA, LOSSES, create_loss
-from primecast.models import MODELS, attention_options, create_model
-from primecast.primers import Primer, parameter_overhead
+from primecast.models import MODELS, attention_options, create_model, default_attention
+from primecast.primers import Primer, parameter_overhead, seeded
 from primecast.store import Row, Store
 from primecast.training import SCHEDULES, Scores, evaluate, fit
 
@@ -47,7 +47,7 @@ class Spec:
 
     preset:    a name in PRESETS. They are those of the paper's backbone, iTransformer; of a model that has settings of
                its own (see ModelEntry) only the preset's loss is used.
-    attention: standard, prime, MECHANISM or MECHANISM+prime; None is prime where the model can be primed.
+    attention: standard, prime-free, prime, MECHANISM or MECHANISM+prime; None is prime-free where it can be primed.
     settings:  besides the arguments of model, primer, loss and training, "rate.<part>" is a factor on the learning rate
                of that part of the model: {"rate.primer": 10}.
     probes:    names in PROBES: what else to measure of the trained model.
@@ -104,7 +104,7 @@ def resolve(spec: Spec) -> Plan:
         raise unknown("model", spec.model, MODELS)
     accepted = set(signature(MODELS[spec.model].build).parameters) - {"lookback", "horizon", "channels", "marks"}
 
-    attention = spec.attention or ("prime" if MODELS[spec.model].primable else "standard")
+    attention = spec.attention or default_attention(spec.model)
     model = attention_options(spec.model, attention)
     training: dict[str, Any] = {"schedule": "halving", "drop_last": True}
     loss, loss_options, primer_options = "mse", {}, {}
@@ -147,9 +147,8 @@ def resolve(spec: Spec) -> Plan:
     if primer_options:
         primer = model["primer"] if isinstance(model["primer"], Mapping) else {"kind": model["primer"]}
         model["primer"] = {**primer, **primer_options}
-    if isinstance(model.get("primer"), Mapping) and _draws(model["primer"]):
-        # Else the spread over seeds would be that of one draw.
-        model["primer"] = {"seed": spec.seed, **model["primer"]}
+    if isinstance(model.get("primer"), Mapping):
+        model["primer"] = seeded(model["primer"], spec.seed)
     if training["schedule"] not in SCHEDULES:
         raise unknown("schedule", training["schedule"], SCHEDULES)
     create_loss(loss, **loss_options)
@@ -164,11 +163,6 @@ def resolve(spec: Spec) -> Plan:
     )
 
 
-def _draws(primer: Mapping[str, Any]) -> bool:
-    """Whether something of a primer beside its weights is drawn: vectors, pairs without a primer, or a permutation."""
-    return primer.get("kind") == "random" or bool(primer.get("sparsity")) or primer.get("pairing", "own") == "permuted"
-
-
 def _check_probes(names: tuple[str, ...]) -> None:
     if names:
         from primecast.probes import PROBES
@@ -180,8 +174,8 @@ def _check_probes(names: tuple[str, ...]) -> None:
 
 # ---------------------------------------------------------------- the identity of a run
 
-FORMER_DEFAULTS: dict[str, Any] = {}
-"""Defaults that were changed since there are keys, with their value before: {"primer.base": "zero"}.
+FORMER_DEFAULTS: dict[str, Any] = {"primer.free": False}
+"""Defaults that were changed since there are keys, with their value before, and arguments that are no more.
 
 Names are those of settings; the loss's are written "loss.<argument>", those of fit as they are.
 """
@@ -250,6 +244,8 @@ def key_of(fields: Mapping[str, Any]) -> str:
             "rolling": max(2, fields["lookback"] // 8),
             "layers": False,
         }
+        if primer["kind"] == "free":  # was written so when keys were first made
+            primer = {**primer, "kind": "random", "free": True}
         told |= {"primed": True, **_unusual(primer, usual, "primer.")}
     identity = {
         **{name: fields[name] for name in ("dataset", "fingerprint", "model", "lookback", "horizon", "seed")},

@@ -63,8 +63,9 @@ from primecast.errors import InputError, unknown
 from primecast.hub import model_card, pull, push
 from primecast.intervals import check_levels, conformal_radius, radius, thinned
 from primecast.losses import create_loss
-from primecast.models import MODELS, attention_options, create_model
+from primecast.models import MODELS, attention_options, create_model, default_attention
 from primecast.models.naive import SeasonalNaive
+from primecast.primers import seeded
 from primecast.progress import PROGRESS
 from primecast.relations import Fragility, Relations, lose_sensors, relate
 from primecast.saved import open_forecaster, save_forecaster
@@ -91,7 +92,7 @@ class Forecaster:
     """Forecast all channels of a regular time series together.
 
     horizon:   steps to forecast. lookback: steps to look at.
-    model, attention: names as in `primecast list`; attention None is prime where the model can be primed.
+    model, attention: names as in `primecast list`; attention None is prime-free where the model can be primed.
     model_args: arguments of the model, as `create_model` takes them.
     past:      names of columns that are looked at but not forecast, such as a controller's output.
     future:    names of columns that are known beforehand, such as a holiday; `predict` is given their future.
@@ -214,8 +215,10 @@ class Forecaster:
     def _build(self, *, channels: int, marks: int) -> nn.Module:
         if self.model not in MODELS:
             raise unknown("model", self.model, MODELS)
-        attention = self.attention or ("prime" if MODELS[self.model].primable else "standard")
+        attention = self.attention or default_attention(self.model)
         options = {**attention_options(self.model, attention), "marks": marks, **dict(self.model_args or {})}
+        if isinstance(options.get("primer"), Mapping):
+            options["primer"] = seeded(options["primer"], self.seed)
         return create_model(
             self.model, lookback=self.lookback, horizon=self.horizon, channels=channels, seed=self.seed, **options
         )
@@ -668,7 +671,7 @@ class Forecaster:
             },
             "model": {
                 "name": self.model,
-                "attention": self.attention or ("prime" if MODELS[self.model].primable else "standard"),
+                "attention": self.attention or default_attention(self.model),
                 "parameters": sum(p.numel() for p in self.model_.parameters()),
                 "lookback": self.lookback,
                 "horizon": self.horizon,

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 PAST, AHEAD = "#4a4a4a", "#d1495b"
-COLOURS = {"standard": "#2f6690", "prime": AHEAD}
+COLOURS = {"standard": "#2f6690", "prime": AHEAD, "prime-free": "#e09f3e"}
 """One colour for each attention in all figures; others take matplotlib's own."""
 
 
@@ -43,32 +43,39 @@ def forecast_figure(
 
 @dataclass(frozen=True, eq=False)
 class MapRow:
-    """One row of `map_figure`: the same tokens, seen with two attentions."""
+    """One row of `map_figure`: the same tokens, seen with several attentions; others are held against the first."""
 
     title: str
     names: Sequence[str]
-    first: Float[np.ndarray, "t t"]
-    second: Float[np.ndarray, "t t"]
+    maps: Mapping[str, Float[np.ndarray, "t t"]]
 
 
-def map_figure(rows: Sequence[MapRow], *, labels: tuple[str, str] = ("standard", "prime")) -> Figure:
-    """For each row the map of both attentions on one colour scale, and their difference on a scale around zero."""
-    side = 3.4
-    figure = Figure(figsize=(3 * side + 1.2, side * len(rows) + 0.4), layout="constrained")
-    grid = figure.subplots(len(rows), 3, squeeze=False)
+def map_figure(rows: Sequence[MapRow]) -> Figure:
+    """For each row the maps on one colour scale, and what the others differ from the first by, around zero."""
+    labels = list(dict.fromkeys(label for row in rows for label in row.maps))
+    side, columns = 3.4, 2 * len(labels) - 1
+    figure = Figure(figsize=(columns * side + 1.2, side * len(rows) + 0.4), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
     for axes, row in zip(grid, rows, strict=True):
-        top = max(float(row.first.max()), float(row.second.max()))
-        change = row.second - row.first
-        most = max(float(np.abs(change).max()), 1e-12)
-        for axis, values, label in zip(axes, (row.first, row.second), labels, strict=False):
-            image = axis.imshow(values, vmin=0, vmax=top, cmap="viridis")
+        reference, *others = row.maps
+        changes = {label: row.maps[label] - row.maps[reference] for label in others}
+        top = max(float(values.max()) for values in row.maps.values())
+        most = max(float(np.abs(change).max()) for change in (*changes.values(), np.array(1e-12)))
+        for axis, label in zip(axes, labels, strict=False):
+            if label in row.maps:
+                image = axis.imshow(row.maps[label], vmin=0, vmax=top, cmap="viridis")
             axis.set_title(f"{row.title}: {label}", fontsize=9)
-        figure.colorbar(image, ax=axes[:2].tolist(), shrink=0.8, pad=0.01)
-        image = axes[2].imshow(change, vmin=-most, vmax=most, cmap="RdBu_r")
-        axes[2].set_title(f"{labels[1]} minus {labels[0]}", fontsize=9)
-        figure.colorbar(image, ax=axes[2], shrink=0.8)
+        figure.colorbar(image, ax=axes[: len(labels)].tolist(), shrink=0.8, pad=0.01)
+        for axis, label in zip(axes[len(labels) :], labels[1:], strict=True):
+            if label in changes:
+                image = axis.imshow(changes[label], vmin=-most, vmax=most, cmap="RdBu_r")
+            axis.set_title(f"{label} minus {reference}", fontsize=9)
+        figure.colorbar(image, ax=axes[len(labels) :].tolist(), shrink=0.8, pad=0.01)
         for column, axis in enumerate(axes):
-            _name_tokens(axis, row.names, rows=column == 0)
+            if axis.images:
+                _name_tokens(axis, row.names, rows=column == 0)
+            else:  # has not been run
+                axis.set_visible(False)
         axes[0].set_ylabel("who asks", fontsize=8)
     grid[-1, 0].set_xlabel("who is asked", fontsize=8)
     return figure

@@ -6,7 +6,8 @@ A primer is a two-layer network over the features s_ij of a pair, with a linear 
 
 The features come from the look-back windows themselves. How does one channel lead the other: the circular
 cross-correlation at every lag. How do they move together: Pearson's correlation, the correlation of their rolling
-deviations, Spearman's. They are data: no gradient flows into them.
+deviations, Spearman's. They are data: no gradient flows into them. Or nothing is read from the windows, and s_ij is a
+learned vector of the pair (kind "free").
 
 Neither F (b, n, n, d) nor the lag features (b, n, n, l) are needed. `Primer` returns a `Prime`, which carries phi, u
 and beta; and a linear map of the lag features is a bilinear form of the two windows,
@@ -239,7 +240,7 @@ class Instantaneous(nn.Module):
 
 
 class PairTable(nn.Module):
-    """W s_ij for vectors drawn once for each pair, around 1 with Glorot's deviation: nothing is known of the pairs.
+    """W s_ij for vectors drawn once for each pair, around 1 with Glorot's deviation: the windows are not looked at.
 
     They stay as drawn and only W learns, unless they are `free`, which makes them parameters of their pair.
     """
@@ -294,11 +295,14 @@ class OwnFeatures(nn.Module):
 
 # ---------------------------------------------------------------- the primer
 
+TABLES = ("free", "random")
+"""Kinds that keep a vector for each pair and read nothing from the windows."""
 KINDS = {
     "full": "lead-lag at all lags and the three instantaneous features",
     "lead_lag": "circular cross-correlation at all lags of the look-back",
     "instantaneous": "Pearson, correlation of rolling deviations, Spearman",
-    "random": "vectors drawn once per pair: nothing is known of the pairs",
+    "free": "a learned vector for each pair, whatever the windows hold; ties a model to its channels",
+    "random": "control: a vector drawn for each pair, which does not learn: nothing is known of the pairs",
 }
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -339,8 +343,8 @@ class Primer(nn.Module):
     prime_self, prime_covariates: whether F_ii, and pairs with a calendar token, are primed; else F = 1 there.
     layers:     gains (and learned base) of their own for that many layers; None shares one set.
     pairing:    a name in PAIRINGS: whose features a pair gets. The controls tell what pair-specific knowledge adds.
-    tokens:     number of tokens, needed by kind "random", sparsity, permuted pairing and pair_offsets, which tie a
-                model to its channels; width, free: of the vectors of kind "random", and whether they learn.
+    tokens:     number of tokens, needed by kinds "free" and "random", sparsity, permuted pairing and pair_offsets,
+                which tie a model to its channels. width: of the vectors of these two kinds.
     features:   f, with a callable kind.
     form:       how lags are projected, see `project_lags`; "auto" chooses by the number of tokens.
 
@@ -375,7 +379,6 @@ class Primer(nn.Module):
         pairing: str = "own",
         tokens: int | None = None,
         width: int = 16,
-        free: bool = False,
         features: int | None = None,
         form: str = "auto",
         seed: int = 0,
@@ -398,9 +401,10 @@ class Primer(nn.Module):
             raise InputError(f"sparsity {sparsity} is not a share of pairs: it must lie between 0 and 1")
         if rolling is not None and not 2 <= rolling <= length:
             raise InputError(f"rolling {rolling} must be at least 2 and at most the look-back {length}")
-        if tokens is None and (kind == "random" or sparsity > 0 or pairing == "permuted" or pair_offsets):
+        if tokens is None and (kind in TABLES or sparsity > 0 or pairing == "permuted" or pair_offsets):
             raise InputError(
-                "kind 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: give tokens"
+                "kinds 'free' and 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: "
+                "give tokens"
             )
 
         self.length = length
@@ -423,13 +427,12 @@ class Primer(nn.Module):
             rolling=rolling,
             tokens=tokens,
             width=width,
-            free=free,
             features=features,
             seed=seed,
         )
         with torch.no_grad():
             for name, weight in self.first.named_parameters():
-                if name.endswith("weight"):  # not the pair vectors of kind "random", which are the features
+                if name.endswith("weight"):  # not the vectors of pairs, which are the features
                     weight.mul_(scale)
         if pair_offsets and tokens is not None:
             self.first.append(PairOffsets(hidden, tokens=tokens))
@@ -534,7 +537,6 @@ def _first_layers(
     rolling: int | None,
     tokens: int | None,
     width: int,
-    free: bool,
     features: int | None,
     seed: int,
 ) -> nn.ModuleList:
@@ -549,9 +551,18 @@ def _first_layers(
         layers.append(LeadLag(hidden, length=length, smooth=smooth, form=form))
     if kind in ("full", "instantaneous"):
         layers.append(Instantaneous(hidden, rolling=rolling, form=form))
-    if kind == "random" and tokens is not None:
-        layers.append(PairTable(hidden, tokens=tokens, width=width, free=free, seed=seed))
+    if kind in TABLES and tokens is not None:
+        layers.append(PairTable(hidden, tokens=tokens, width=width, free=kind == "free", seed=seed))
     return nn.ModuleList(layers)
+
+
+def seeded(options: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Arguments of a primer with the seed of a run, where something is drawn beside its weights, unless they have one.
+
+    Vectors of pairs, pairs without a primer, a permutation: else the spread over seeds would be that of one draw.
+    """
+    draws = options.get("kind") in TABLES or options.get("sparsity") or options.get("pairing") == "permuted"
+    return {"seed": seed, **options} if draws else dict(options)
 
 
 def build_primer(
@@ -576,7 +587,7 @@ def build_primer(
             raise unknown("primer argument", name, allowed)
     if options.pop("layers", None):
         options["layers"] = layers
-    tied = options.get("kind") == "random" or options.get("pairing") == "permuted"
+    tied = options.get("kind") in TABLES or options.get("pairing") == "permuted"
     if tied or options.get("sparsity") or options.get("pair_offsets"):
         options["tokens"] = tokens
     return Primer(length=length, d_model=d_model, n_heads=n_heads, **options)

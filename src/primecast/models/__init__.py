@@ -120,7 +120,7 @@ def create_model(
 
     seed: of the initial weights; torch's global generator when None, and left as it was otherwise.
 
-    Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, primer="full")`.
+    Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, primer="free")`.
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
@@ -137,30 +137,39 @@ def create_model(
         return MODELS[name].build(lookback=lookback, horizon=horizon, channels=channels, **options)
 
 
-DEFAULT_PRIMER = "full"
-
-
-class Control(NamedTuple):
-    """A variant that tells what priming itself adds: what it is, and what it means as arguments of a model."""
+class Attention(NamedTuple):
+    """An attention by name: what it is, and what it means as arguments of a model."""
 
     what: str
     options: dict[str, Any]
 
 
+PAPERS_PRIMER: dict[str, Any] = {"kind": "full", "prime_self": False}
+"""The features of the paper, and its proofs' self term, which is as it is: F_ii = 1 (docs/decisions.md, A19)."""
+ATTENTIONS = {
+    "standard": Attention("no primer", {"mechanism": "dot", "primer": None}),
+    "prime": Attention(
+        "the paper's: a primer of what the windows show of two channels", {"mechanism": "dot", "primer": PAPERS_PRIMER}
+    ),
+    "prime-free": Attention(
+        "the default: a primer of learned vectors, one for each pair", {"mechanism": "dot", "primer": {"kind": "free"}}
+    ),
+}
 CONTROLS = {
-    "standard-zero-output": Control(
+    "standard-zero-output": Attention(
         "no primer, but a quiet start: the output projection of attention starts at zero",
         {"mechanism": "dot", "primer": None, "zero_output": True},
     ),
-    "prime-shuffled-pairs": Control(
+    "prime-shuffled-pairs": Attention(
         "a primer in which pairs of channels have the features of other pairs",
-        {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "permuted"}},
+        {"mechanism": "dot", "primer": {**PAPERS_PRIMER, "pairing": "permuted"}},
     ),
-    "prime-one-for-all-pairs": Control(
-        "a primer that is the same for all pairs",
-        {"mechanism": "dot", "primer": {"kind": DEFAULT_PRIMER, "pairing": "shared"}},
+    "prime-one-for-all-pairs": Attention(
+        "a primer that is the same for all pairs of two channels",
+        {"mechanism": "dot", "primer": {**PAPERS_PRIMER, "pairing": "shared"}},
     ),
 }
+"""Variants that tell what priming itself adds."""
 
 
 def attentions(name: str) -> dict[str, dict[str, Any]]:
@@ -168,12 +177,12 @@ def attentions(name: str) -> dict[str, dict[str, Any]]:
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     entry = MODELS[name]
-    table: dict[str, dict[str, Any]] = {"standard": {"mechanism": "dot", "primer": None}}
+    table: dict[str, dict[str, Any]] = {"standard": ATTENTIONS["standard"].options}
     table |= {mechanism: {"mechanism": mechanism, "primer": None} for mechanism in entry.mechanisms}
     if entry.primable:
-        table["prime"] = {"mechanism": "dot", "primer": DEFAULT_PRIMER}
+        table |= {name: attention.options for name, attention in ATTENTIONS.items()}
         table |= {
-            f"{mechanism}+prime": {"mechanism": mechanism, "primer": DEFAULT_PRIMER} for mechanism in entry.mechanisms
+            f"{mechanism}+prime": {"mechanism": mechanism, "primer": PAPERS_PRIMER} for mechanism in entry.mechanisms
         }
         table |= {name: control.options for name, control in CONTROLS.items()}
     accepted = set(signature(entry.build).parameters)
@@ -184,11 +193,16 @@ def attentions(name: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def default_attention(name: str) -> str:
+    """The attention a model has where nothing is asked for: primed where it can be."""
+    return "prime-free" if MODELS[name].primable else "standard"
+
+
 def attention_options(name: str, attention: str) -> dict[str, Any]:
-    """What an attention written as standard, prime, MECHANISM or MECHANISM+prime means to a model, as its arguments.
+    """What an attention written as standard, prime-free, prime, MECHANISM or MECHANISM+prime means, as arguments.
 
     >>> attention_options("itransformer", "prime")
-    {'mechanism': 'dot', 'primer': 'full'}
+    {'mechanism': 'dot', 'primer': {'kind': 'full', 'prime_self': False}}
     """
     allowed = attentions(name)
     if attention not in allowed:

@@ -91,9 +91,12 @@ def edge_softmax(scores: Float[Tensor, "e b h"], asks: Int64[Tensor, "e"], nodes
 
 @dataclass(frozen=True)
 class EdgePrime:
-    """A `Prime` on a list of pairs: F_e = beta + sum_m phi_m(e) u_m, and F_e = 1 for edges that have none."""
+    """A `Prime` on a list of pairs: F_e = beta + sum_m phi_m(e) u_m, and F_e = 1 for edges that have none.
 
-    phi: Float[Tensor, "e b r"]
+    The batch of phi, and of F, is 1 where the primer reads nothing from the windows: all of them share it.
+    """
+
+    phi: Float[Tensor, "e #b r"]
     gains: Float[Tensor, "*layers h m k"]
     base: Float[Tensor, "*layers h k"] | None
     pairs: Bool[Tensor, "e"] | None
@@ -103,7 +106,7 @@ class EdgePrime:
         """Whether each layer has gains of its own, and hence an F of its own."""
         return self.gains.ndim == 4
 
-    def filters(self, layer: int) -> Float[Tensor, "e b d"]:
+    def filters(self, layer: int) -> Float[Tensor, "e #b d"]:
         """F of all edges. They are as large as the values on those edges, which have to be there anyway."""
         gains = self.gains[layer] if self.layered else self.gains
         base = self.base[layer] if self.base is not None and self.layered else self.base
@@ -152,7 +155,7 @@ def prime_edges(
     if others is not None:  # the control: a pair has another pair's activations
         other = others[asks * tokens + answers]
         looked_up = torch.stack([other // tokens, other % tokens])
-    hidden = primer.offset.to(series.dtype).expand(edges.shape[1], series.shape[0], -1)
+    hidden: Tensor = primer.offset.to(series.dtype)
     for layer in primer.first:
         hidden = hidden + _ON_EDGES[type(layer)](layer, series, looked_up)
     phi = ACTIVATIONS[primer.activation](hidden)
@@ -241,7 +244,7 @@ class EdgeAttention(nn.Module):
             self.score = nn.Parameter(nn.init.uniform_(vectors, -bound, bound))
 
     def forward(
-        self, z: Float[Tensor, "n b d"], edges: Int64[Tensor, "2 e"], filters: Float[Tensor, "e b d"] | None = None
+        self, z: Float[Tensor, "n b d"], edges: Int64[Tensor, "2 e"], filters: Float[Tensor, "e #b d"] | None = None
     ) -> Float[Tensor, "n b d"]:
         asks, answers = edges
         nodes = self.key(z)
@@ -264,7 +267,7 @@ class EdgeAttention(nn.Module):
         return self.out(torch.zeros_like(z).index_add(0, asks, messages))
 
     def _prime(
-        self, keys: Float[Tensor, "e b d"], values: Float[Tensor, "e b d"], filters: Float[Tensor, "e b d"] | None
+        self, keys: Float[Tensor, "e b d"], values: Float[Tensor, "e b d"], filters: Float[Tensor, "e #b d"] | None
     ) -> tuple[Float[Tensor, "e b d"], Float[Tensor, "e b d"]]:
         if filters is None:
             return keys, values

@@ -1,11 +1,20 @@
-"""Who looks at whom, with standard and with prime attention, and how much hangs on one channel, as numbers."""
+"""Who looks at whom, with standard and with primed attention, and how much hangs on one channel, as numbers."""
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.plots import MapRow, map_figure
-from primecast.studies.probed import answers, mean_map, most_common, need_both, over_seeds, probed_specs, table
+from primecast.studies.probed import (
+    ATTENTIONS,
+    answers,
+    mean_map,
+    most_common,
+    need_two,
+    over_seeds,
+    probed_specs,
+    table,
+)
 
 TITLE = "Attention maps of standard and prime attention, and how concentrated they are"
 
@@ -45,13 +54,13 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 
 def figure(frame: pd.DataFrame) -> Figure:
-    """Per data set the maps of both, on one colour scale, and their difference; means over seeds."""
+    """Per data set the maps of all, on one colour scale, and how they differ from standard's; means over seeds."""
     rows = []
     told = answers(frame, "maps")
-    need_both(told)
+    need_two(told)
     for dataset, runs in told.groupby("dataset", sort=False):
         by = {str(attention): part for attention, part in runs.groupby("attention")}
-        if set(by) == {"standard", "prime"}:
-            first, second = (mean_map(by[attention], "map") for attention in ("standard", "prime"))
-            rows.append(MapRow(str(dataset), list(runs["tokens"].iloc[0]), first, second))
+        maps = {attention: mean_map(by[attention], "map") for attention in ATTENTIONS if attention in by}
+        if "standard" in maps and len(maps) > 1:
+            rows.append(MapRow(str(dataset), list(runs["tokens"].iloc[0]), maps))
     return map_figure(rows)

@@ -1,4 +1,4 @@
-"""Forecast against truth in random test windows, standard and prime beside each other."""
+"""Forecast against truth in random test windows, standard and primed beside each other."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.plots import Example, example_figure
-from primecast.studies.probed import PAIR, answers, over_seeds, probed_specs, table
+from primecast.studies.probed import ATTENTIONS, answers, over_seeds, probed_specs, table
 
 TITLE = "Forecasts of random test windows beside the truth"
 
@@ -30,7 +30,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
         for window, row in enumerate(first["example_rows"]):
             for channel, name in enumerate(first["example_channels"]):
                 line = {"data set": dataset, "forecast from": _moment(first, window, row), "channel": name}
-                for attention in PAIR:
+                for attention in ATTENTIONS:
                     if attention in by:
                         errors = by[attention]["example_mse"].map(lambda table, w=window, c=channel: table[w][c])
                         line[attention] = over_seeds(errors)

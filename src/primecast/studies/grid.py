@@ -11,6 +11,9 @@ from primecast.experiment import Spec
 
 Variants = Mapping[str, Mapping[str, Any]]
 
+OWN_PAIR_TOO = {"primer.prime_self": True}
+"""Settings of prime attention as it was when most runs were made: F_ii is primed like any other."""
+
 WEATHER = {"preset": "paper", "settings": {"dropout": 0.1}}
 """The official settings of Weather cost four times as much, and the paper's dropout of 0.4 is tuned: ours between."""
 

@@ -8,7 +8,7 @@ from primecast.data.synthetic import SYSTEMS
 from primecast.experiment import Spec
 from primecast.plots import relation_figure
 from primecast.studies.grid import grid
-from primecast.studies.probed import PAIR, answers, mean_map, over_seeds, table
+from primecast.studies.probed import ATTENTIONS, answers, mean_map, over_seeds, table
 from primecast.studies.tables import READING, comparison_table, with_variants
 
 TITLE = "Made systems: do maps and primers find the true leaders and lags"
@@ -17,8 +17,10 @@ SOURCES = (
     ("cross-correlation", "prime", "correlation"),
     ("standard attention map", "standard", "attention"),
     ("prime attention map", "prime", "attention"),
+    ("prime-free attention map", "prime-free", "attention"),
     ("primer, trained", "prime", "primer"),
     ("primer, untrained", "prime", "untrained"),
+    ("primer of prime-free, trained", "prime-free", "primer"),
 )
 """What is scored: its name, the runs it is taken from, and what the probe calls it."""
 
@@ -33,8 +35,8 @@ the features a primer is given, not learned. Mean ± standard deviation over see
 def specs(quick: bool = False) -> list[Spec]:
     """Horizon 12: the lags are 2 to 7 steps, and leaders tell of no more."""
     if quick:
-        return grid(PAIR, list(SYSTEMS)[:1], horizons=[12], probes=("relations",), settings={"epochs": 2})
-    return grid(PAIR, SYSTEMS, seeds=range(3), horizons=[12], probes=("relations",))
+        return grid(ATTENTIONS, list(SYSTEMS)[:1], horizons=[12], probes=("relations",), settings={"epochs": 2})
+    return grid(ATTENTIONS, SYSTEMS, seeds=range(3), horizons=[12], probes=("relations",))
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
@@ -57,7 +59,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
                     "lag error": over_seeds(part[f"{source}_lag_error"], 1),
                 }
             )
-    errors = comparison_table(with_variants(frame, PAIR), blocks, baseline="standard")
+    errors = comparison_table(with_variants(frame, ATTENTIONS), blocks, baseline="standard")
     return f"{errors}\n{READING}\n\n{table(lines)}\n{LEGEND}\n"
 
 

@@ -15,18 +15,19 @@ from primecast.experiment import Spec
 from primecast.studies.grid import Variants, grid
 from primecast.studies.tables import markdown_table
 
-PAIR: Variants = {"standard": {"attention": "standard"}, "prime": {"attention": "prime"}}
+ATTENTIONS: Variants = {name: {"attention": name} for name in ("standard", "prime", "prime-free")}
+"""Standard attention, prime attention with the paper's features, and the default."""
 OWN = ("dataset", "model", "attention", "horizon", "seed", "mse", "mae", "parameters", "settings")
 ASKED = ("maps", "loss_of_channel", "example_forecasts")
 
 
 def probed_specs(quick: bool = False) -> list[Spec]:
-    """Standard and prime on ETTh1, ETTh2 (three seeds) and Weather (two), horizon 96."""
+    """The attentions on ETTh1, ETTh2 (three seeds) and Weather (two), horizon 96."""
     if quick:
-        return grid(PAIR, ["nyc-weather"], seeds=range(2), horizons=[24], probes=ASKED)
+        return grid(ATTENTIONS, ["nyc-weather"], seeds=range(2), horizons=[24], probes=ASKED)
     return [
-        *grid(PAIR, ["ETTh1", "ETTh2"], seeds=range(3), probes=ASKED),
-        *grid(PAIR, ["Weather"], seeds=range(2), probes=ASKED),
+        *grid(ATTENTIONS, ["ETTh1", "ETTh2"], seeds=range(3), probes=ASKED),
+        *grid(ATTENTIONS, ["Weather"], seeds=range(2), probes=ASKED),
     ]
 
 
@@ -40,11 +41,13 @@ def answers(frame: pd.DataFrame, probe: str) -> pd.DataFrame:
     return pd.DataFrame(lines) if lines else pd.DataFrame(columns=own)
 
 
-def need_both(runs: pd.DataFrame) -> None:
-    """Refuse to draw standard beside prime while one of them has not been run."""
+def need_two(runs: pd.DataFrame) -> None:
+    """Refuse to draw standard attention beside others while it, or all of them, have not been run."""
     there = set(runs["attention"])
-    if not set(PAIR) <= there:
-        raise InputError(f"the figure needs runs of {' and '.join(PAIR)}, there are those of {sorted(there) or 'none'}")
+    standard, *primed = ATTENTIONS
+    if standard not in there or not there & set(primed):
+        wanted = f"{standard} and of {' or '.join(primed)}"
+        raise InputError(f"the figure needs runs of {wanted}, there are those of {sorted(there) or 'none'}")
 
 
 def mean_map(lines: pd.DataFrame, name: str) -> np.ndarray:

@@ -1,20 +1,29 @@
 """The design of the primer, one thing at a time, beside its cost; the best are chosen on validation."""
 
 import math
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.plots import trade_figure
-from primecast.studies.grid import Variants, grid, quick_grid
+from primecast.studies.grid import OWN_PAIR_TOO, Variants, grid, quick_grid
 from primecast.studies.probed import answers
-from primecast.studies.tables import READING, comparison_table, markdown_table, summary_table, with_variants
+from primecast.studies.tables import (
+    READING,
+    changes,
+    comparison_table,
+    finely,
+    markdown_table,
+    summary_table,
+    with_variants,
+)
 
 TITLE = "The design of the primer: accuracy against cost"
 
-DESIGNS = {
-    "2 units per head (default)": {},
+DESIGNS: dict[str, dict[str, Any]] = {
+    "2 units per head, as designed": {},
     "1 unit per head": {"primer.hidden": 8},
     "4 units per head": {"primer.hidden": 32},
     "8 units per head": {"primer.hidden": 64},
@@ -37,10 +46,13 @@ DESIGNS = {
     "first layer x 0.3": {"primer.scale": 0.3},
     "first layer x 3": {"primer.scale": 3.0},
     "free pair parameters beside the features": {"primer.pair_offsets": True},
-    "free pair parameters instead of features": {"primer.kind": "random", "primer.free": True},
+    "free pair parameters instead of features": {"primer.kind": "free"},
+    "free pair parameters, a channel's own pair unprimed": {
+        "primer.kind": "free",
+        "primer.prime_self": False,
+    },
     "free parameters of the answering channel": {
-        "primer.kind": "random",
-        "primer.free": True,
+        "primer.kind": "free",
         "primer.pairing": "answering",
     },
     "primer's rate x 3": {"rate.primer": 3.0},
@@ -48,7 +60,7 @@ DESIGNS = {
 }
 VARIANTS: Variants = {
     "standard": {"attention": "standard"},
-    **{name: {"attention": "prime", "settings": settings} for name, settings in DESIGNS.items()},
+    **{name: {"attention": "prime", "settings": {**OWN_PAIR_TOO, **settings}} for name, settings in DESIGNS.items()},
 }
 LEGEND = (
     "A change is the mean over seeds, each against standard attention with the same seed; *mean* is over the two sets "
@@ -57,7 +69,7 @@ LEGEND = (
     "model of ETTh1."
 )
 LINES = {
-    "grouped": ("1 unit per head", "2 units per head (default)", "4 units per head", "8 units per head"),
+    "grouped": ("1 unit per head", "2 units per head, as designed", "4 units per head", "8 units per head"),
     "dense": ("dense, 8 units", "dense, 16 units", "dense, 32 units"),
 }
 """The widths that the figure joins."""
@@ -65,6 +77,8 @@ FINALISTS: tuple[str, ...] = ("free pair parameters instead of features", "base 
 """The two designs that were best on validation on ETTh1 and ETTh2: they are run on Weather, too."""
 CONTROL = "free parameters of the answering channel"
 """What the first of them has without pairs: run on Weather, too. It was added when the others had been run."""
+JOINED = "free pair parameters, a channel's own pair unprimed"
+"""What two rules choose, in one: run where both were, on Weather, once both had been."""
 LEADS = ("a channel's own pair unprimed",)
 """Designs that stood out by *test* errors there: does it hold on sets that had no say in it?"""
 
@@ -77,9 +91,9 @@ def specs(quick: bool = False) -> list[Spec]:
     if quick:
         few = {name: VARIANTS[name] for name in list(VARIANTS)[:3]}
         return quick_grid(few, probes=("cost",))
-    usual = ("standard", "2 units per head (default)")
+    usual = ("standard", "2 units per head, as designed")
     on_weather, elsewhere = (
-        {name: VARIANTS[name] for name in (*usual, *names)} for names in ((*FINALISTS, CONTROL, *LEADS), LEADS)
+        {name: VARIANTS[name] for name in (*usual, *names)} for names in ((*FINALISTS, JOINED, CONTROL, *LEADS), LEADS)
     )
     return [
         *grid(VARIANTS, CHOSEN_ON, seeds=range(2), probes=("cost",)),
@@ -109,7 +123,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 def _validation(named: pd.DataFrame) -> str:
     """Designs by their mean change of validation MSE on the sets they are chosen on, best first."""
-    change = changes(named, "val_mse")
+    change = changes(named, "val_mse", CHOSEN_ON)
     if change.empty:
         return "Standard attention has not been run yet.\n"
     cost = _cost(named)
@@ -123,7 +137,7 @@ def _validation(named: pd.DataFrame) -> str:
         lines.append(
             [
                 name,
-                *("" if math.isnan(value) else f"{100 * value:+.2f} %" for value in values),
+                *map(finely, values),
                 "" if math.isnan(times) else f"{times:.2f}",
                 f"{100 * float(added[name]):.2f} %" if name in added else "",
             ]
@@ -133,7 +147,7 @@ def _validation(named: pd.DataFrame) -> str:
 
 def _agreement(named: pd.DataFrame) -> str:
     """Whether validation orders the designs as test does, set by set: what choosing by it is worth."""
-    by_validation, by_test = changes(named, "val_mse"), changes(named, "mse")
+    by_validation, by_test = changes(named, "val_mse", CHOSEN_ON), changes(named, "mse", CHOSEN_ON)
     told = []
     for dataset in [name for name in CHOSEN_ON if name in by_validation]:
         both = pd.DataFrame({"validation": by_validation[dataset], "test": by_test[dataset]}).drop("standard").dropna()
@@ -152,26 +166,13 @@ def _cost(named: pd.DataFrame) -> "pd.Series[float]":
     return steps / steps.get("standard", math.nan)
 
 
-def changes(named: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Change of an error against standard attention with the same seed: a line per design, a column per set.
-
-    mean: over the sets that designs are chosen on, where a design has been run on all of them.
-    """
-    table = named.pivot_table(index=["dataset", "seed"], columns="variant", values=column, sort=False)
-    if "standard" not in table:
-        return pd.DataFrame()
-    change = table.div(table["standard"], axis=0) - 1
-    by_set = change.groupby("dataset", sort=False).mean().T
-    return by_set.assign(mean=by_set[[name for name in CHOSEN_ON if name in by_set]].mean(axis=1, skipna=False))
-
-
 def figure(frame: pd.DataFrame) -> Figure:
     """Error against cost, on validation, which designs are chosen by, and on test: both sets, all seeds.
 
     The names of most designs are in the table.
     """
     named = with_variants(frame, VARIANTS)
-    errors = {column: 100 * changes(named, column).get("mean", pd.Series()) for column in ("val_mse", "mse")}
+    errors = {column: 100 * changes(named, column, CHOSEN_ON).get("mean", pd.Series()) for column in ("val_mse", "mse")}
     return trade_figure(
         pd.DataFrame({"step": _cost(named), **errors}, dtype=float),
         x=("step", "training step, times standard attention's"),

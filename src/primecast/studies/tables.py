@@ -57,6 +57,19 @@ def paired(
     )
 
 
+def changes(named: pd.DataFrame, column: str, over: Sequence[str]) -> pd.DataFrame:
+    """Change of an error against variant "standard" with the same seed: a line per variant, a column per data set.
+
+    mean: over these data sets, where a variant has been run on all of them.
+    """
+    table = named.pivot_table(index=["dataset", "seed"], columns="variant", values=column, sort=False)
+    if "standard" not in table:
+        return pd.DataFrame()
+    change = table.div(table["standard"], axis=0) - 1
+    by_set = change.groupby("dataset", sort=False).mean().T
+    return by_set.assign(mean=by_set[[name for name in over if name in by_set]].mean(axis=1, skipna=False))
+
+
 def places(frame: pd.DataFrame) -> list[Place]:
     """Data sets and horizons of a frame, in its order."""
     return list(dict.fromkeys(zip(frame["dataset"], frame["horizon"], strict=True)))
@@ -174,6 +187,11 @@ READING = (
     "resampled; see `primecast.statistics`); *better* and *worse* are said where the interval of the difference "
     "excludes zero."
 )
+
+
+def finely(share: float) -> str:
+    """A change to a hundredth of a per cent, and nothing for one that is not known."""
+    return "" if math.isnan(share) else f"{100 * share:+.2f} %"
 
 
 def spread(mean: float, sd: float) -> str:

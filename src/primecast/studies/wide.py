@@ -1,4 +1,4 @@
-"""The wide case with real data: 177 load profiles, standard and prime."""
+"""The wide case with real data: 177 load profiles, standard and primed."""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 from primecast.experiment import Spec
 from primecast.plots import bar_figure
 from primecast.studies.grid import grid
-from primecast.studies.probed import PAIR, answers, need_both, over_seeds, table
+from primecast.studies.probed import ATTENTIONS, answers, need_two, over_seeds, table
 from primecast.studies.tables import READING, comparison_table, with_variants
 
-TITLE = "SimBench: 177 load profiles, standard and prime, with their cost"
+TITLE = "SimBench: 177 load profiles, standard and primed, with their cost"
 
 LEGEND = """\
 Horizon 96, look-back 96, settings of our own (nothing is published for this data set), three epochs. Cost at 32 windows
@@ -18,10 +18,10 @@ deviation over seeds."""
 
 
 def specs(quick: bool = False) -> list[Spec]:
-    """One seed of both, then a second; three epochs, because one takes 8 to 14 minutes of a core."""
+    """One seed of each, then a second; three epochs, because one takes 8 to 14 minutes of a core."""
     if quick:
-        return grid(PAIR, ["nyc-weather"], seeds=[0], horizons=[24], probes=("cost",))
-    return grid(PAIR, ["simbench"], seeds=range(2), probes=("cost",), settings={"epochs": 3})
+        return grid(ATTENTIONS, ["nyc-weather"], seeds=[0], horizons=[24], probes=("cost",))
+    return grid(ATTENTIONS, ["simbench"], seeds=range(2), probes=("cost",), settings={"epochs": 3})
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
@@ -37,14 +37,14 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
         }
         for (dataset, attention), runs in answers(frame, "cost").groupby(["dataset", "attention"], sort=False)
     ]
-    errors = comparison_table(with_variants(frame, PAIR), blocks, baseline="standard")
+    errors = comparison_table(with_variants(frame, ATTENTIONS), blocks, baseline="standard")
     return f"{errors}\n{READING}\n\n{table(lines)}\n{LEGEND}\n"
 
 
 def figure(frame: pd.DataFrame) -> Figure:
-    """Error, time and memory of both, relative to standard."""
+    """Error, time and memory of each, relative to standard."""
     told = answers(frame, "cost")
-    need_both(told)
+    need_two(told)
     runs = told.groupby("attention", sort=False)[["mse", "step_ratio", "forward_ms", "kept_mib"]].mean()
     shares = (runs / runs.loc["standard"]).T
     shares.index = pd.Index(["error", "training step", "forecast", "memory kept"])
