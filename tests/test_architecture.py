@@ -46,13 +46,13 @@ ALLOWED: dict[str, set[str]] = {
     "experiment": {"models.", "data.", "training", "losses", "primers", "engines", "store", "probes"},
     "studies.": {"studies.", "experiment", "statistics", "store", "files", "plots", "data."},
     "forecaster": {
-        *("models.", "data.", "training", "losses", "tensors", "progress"),
+        *("models.", "primers", "data.", "training", "losses", "tensors", "progress"),
         *("intervals", "backtest", "relations", "hub", "saved"),
     },
     "integrations.": {"data.", "models.", "forecaster"},
     "report": {"files"},
     "commands": {"data.", "experiment", "forecaster", "files", "intervals", "report"},
-    "demo": {"forecaster", "data.", "files", "plots"},
+    "demo": {"forecaster", "models.", "data.", "files", "plots"},
     "cli": {
         *("demo", "experiment", "engines", "store", "studies.", "distributed", "commands"),
         *("attention", "primers", "losses", "models.", "data.", "training"),
