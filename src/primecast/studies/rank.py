@@ -47,14 +47,8 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "first layer x 3": {"primer.scale": 3.0},
     "free pair parameters beside the features": {"primer.pair_offsets": True},
     "free pair parameters instead of features": {"primer.kind": "free"},
-    "free pair parameters, a channel's own pair unprimed": {
-        "primer.kind": "free",
-        "primer.prime_self": False,
-    },
-    "free parameters of the answering channel": {
-        "primer.kind": "free",
-        "primer.pairing": "answering",
-    },
+    "free pair parameters, a channel's own pair unprimed": {"primer.kind": "free", "primer.prime_self": False},
+    "free parameters of the answering channel": {"primer.kind": "free", "primer.pairing": "answering"},
     "primer's rate x 3": {"rate.primer": 3.0},
     "primer's rate x 10": {"rate.primer": 10.0},
 }
