@@ -98,6 +98,7 @@ def _our_model() -> nn.Module:
         n_layers=LAYERS,
         n_heads=HEADS,
         dropout=DROPOUT,
+        attention="standard",
         seed=0,
     )
 

@@ -80,9 +80,7 @@ def test_bfloat16_trains_another_model_that_forecasts_in_float32(fitted: Forecas
 def test_the_forecaster_goes_the_way_of_the_benchmark(fitted: Forecaster) -> None:
     df = waves()
     splits = split(dataset_from_frame(df), lookback=19, horizon=7)
-    model = create_model(
-        "itransformer", lookback=19, horizon=7, channels=3, marks=4, seed=0, primer="free", **SMALL["model_args"]
-    )
+    model = create_model("itransformer", lookback=19, horizon=7, channels=3, marks=4, seed=0, **SMALL["model_args"])
     fit(model, splits.train, splits.val, loss=mse, lr=5e-4, batch_size=64, epochs=2, patience=3, seed=0, progress="off")
     window = torch.from_numpy(splits.scaler.transform(df.to_numpy()[-19:])).float()[None]
     index = pd.DatetimeIndex(df.index[-19:]).append(pd.DatetimeIndex(fitted.predict().index))

@@ -31,7 +31,7 @@ def mask_of(edges: Tensor, nodes: int = T) -> Tensor:
 def small(**options: Any) -> GAT:
     torch.manual_seed(0)
     sizes = {"d_model": D, "n_heads": H, "marks": M, "density": 0.5}
-    model = create_model("gat", lookback=L, horizon=S, channels=N, **{**sizes, **options})
+    model = create_model("gat", lookback=L, horizon=S, channels=N, attention="standard", **{**sizes, **options})
     assert isinstance(model, GAT)
     return model.double().eval()
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.models import MODELS, create_model, list_models
+from primecast.models import MODELS, create_model, default_attention, list_models
 from primecast.primers import Primer
 from primecast.tensors import load_tensors, load_weights, save_tensors
 
@@ -31,7 +31,9 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def small(name: str, **options: Any) -> nn.Module:
     torch.manual_seed(0)
-    return create_model(name, lookback=L, horizon=S, channels=N, **{**SMALL.get(name, {}), **options})
+    return create_model(
+        name, lookback=L, horizon=S, channels=N, attention="standard", **{**SMALL.get(name, {}), **options}
+    )
 
 
 def inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,7 +85,9 @@ def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str
     model = small(name, **options).eval()
     save_tensors(tmp_path / "model.safetensors", model.state_dict(), {})
     torch.manual_seed(1)
-    other = create_model(name, lookback=L, horizon=S, channels=N, **{**SMALL.get(name, {}), **options}).eval()
+    other = create_model(
+        name, lookback=L, horizon=S, channels=N, attention="standard", **{**SMALL.get(name, {}), **options}
+    ).eval()
     x, marks, _ = inputs()
     assert not torch.equal(other(x, marks), model(x, marks))
     load_weights(other, load_tensors(tmp_path / "model.safetensors")[0], source="model.safetensors")
@@ -168,7 +172,8 @@ def test_a_primed_model_forecasts_nothing_of_nothing(name: str) -> None:
     [(512, 3, 4_833_888), (256, 2, 841_568), (128, 2, 224_224), (64, 2, 63_008), (128, 6, 622_560)],
 )
 def test_itransformer_has_the_published_number_of_parameters(d_model: int, n_layers: int, expected: int) -> None:
-    model = create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=d_model, n_layers=n_layers)
+    sizes = {"lookback": 96, "horizon": 96, "channels": 7, "d_model": d_model, "n_layers": n_layers}
+    model = create_model("itransformer", **sizes, attention="standard")
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
@@ -181,8 +186,9 @@ def test_itransformer_parameters_follow_the_formula(
 ) -> None:
     d = 8 * width
     model = create_model(
-        "itransformer", lookback=lookback, horizon=horizon, channels=3, d_model=d, d_ff=wide, n_layers=layers
-    )
+        "itransformer", lookback=lookback, horizon=horizon, channels=3, d_model=d, d_ff=wide, n_layers=layers,
+        attention="standard",
+    )  # fmt: skip
     block = 4 * (d * d + d) + 2 * d * wide + wide + d + 4 * d
     expected = (lookback + 1) * d + layers * block + 2 * d + (d + 1) * horizon
     assert sum(p.numel() for p in model.parameters()) == expected
@@ -209,6 +215,29 @@ def test_channel_vectors_change_nothing_at_the_start_and_tell_channels_apart_onc
         knowing(x)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_has_the_default_attention_unless_it_is_asked_for_another(name: str) -> None:
+    sizes = {"lookback": L, "horizon": S, "channels": N, "seed": 0, **SMALL.get(name, {})}
+    weights, asked = (
+        create_model(name, **sizes, **a).state_dict() for a in ({}, {"attention": default_attention(name)})
+    )
+    assert weights.keys() == asked.keys() and all(torch.equal(weights[key], asked[key]) for key in weights)
+    primed = any(key.startswith("primer.") for key in weights)
+    assert primed == MODELS[name].primable
+    for other in [{"attention": "standard"}, *([{"primer": None}] if primed else [])]:
+        assert not any(key.startswith("primer.") for key in create_model(name, **sizes, **other).state_dict())
+    with pytest.raises(InputError, match=f"unknown attention of model {name} 'primed'"):
+        create_model(name, **sizes, attention="primed")
+
+
+def test_a_primer_and_a_mechanism_win_over_the_attention_that_is_named() -> None:
+    sizes = {"lookback": L, "horizon": S, "channels": N, "d_model": 12, "n_heads": 2, "seed": 0}
+    ours = create_model("itransformer", **sizes, attention="prime-free", primer="full")
+    given = create_model("itransformer", **sizes, primer="full")
+    assert {n: p.shape for n, p in ours.named_parameters()} == {n: p.shape for n, p in given.named_parameters()}
+    assert create_model("itransformer", **sizes, mechanism="gated").primer is None
+
+
 def test_itransformer_looks_at_past_marks_only() -> None:
     model = small("itransformer").eval()
     x, marks, _ = inputs()
@@ -223,7 +252,7 @@ def test_itransformer_looks_at_past_marks_only() -> None:
 def test_itransformer_is_the_sum_of_its_published_parts() -> None:
     """One layer, one head, written out with the weights of the module."""
     model = (
-        create_model("itransformer", lookback=L, horizon=S, channels=N, d_model=7, n_heads=1, n_layers=1)
+        create_model("itransformer", lookback=L, horizon=S, channels=N, d_model=7, n_heads=1, n_layers=1, primer=None)
         .double()
         .eval()
     )

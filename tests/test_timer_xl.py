@@ -36,7 +36,7 @@ PRIMERS = [None, "full", "free", {"kind": "lead_lag", "prime_self": False, "laye
 def model(**options: Any) -> TimerXL:
     torch.manual_seed(0)
     sizes = {"lookback": L, "horizon": P, "channels": N, "patch": P, "d_model": D, "n_heads": H, "d_ff": 11}
-    built = create_model("timer_xl", **{**sizes, **options}).double().eval()
+    built = create_model("timer_xl", attention="standard", **{**sizes, **options}).double().eval()
     assert isinstance(built, TimerXL)
     return built
 
@@ -336,7 +336,8 @@ def test_the_order_of_channels_matters_to_the_flattened_rotation_only(patches: i
 
 
 def parameters(**options: Any) -> int:
-    built = create_model("timer_xl", **{"lookback": 96, "horizon": 96, "channels": 7, **options})
+    sizes = {"lookback": 96, "horizon": 96, "channels": 7}
+    built = create_model("timer_xl", attention="standard", **{**sizes, **options})
     return sum(p.numel() for p in built.parameters())
 
 

@@ -323,8 +323,7 @@ def run(spec: Spec, *, root: Path | str | None = None, state: Path | None = None
         horizon=spec.horizon,
         channels=splits.train.channels,
         seed=spec.seed,
-        **_with_marks(spec.model, splits.train.mark_count),
-        **plan.model,
+        **{**_with_marks(spec.model, splits.train.mark_count), **plan.model},
     )
     loss = create_loss(plan.loss, **plan.loss_options)
     history = fit(

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from primecast.data.roles import shifts, show_known
-from primecast.models import attention_options, create_model
+from primecast.models import create_model
 
 try:
     from neuralforecast.common._base_model import BaseModel
@@ -127,9 +127,7 @@ class PrimeITransformer(BaseModel):
             dataloader_kwargs=dataloader_kwargs,
             **trainer_kwargs,
         )
-        options = attention_options("itransformer", attention)
-        if primer is not None:
-            options = {**options, "primer": primer}
+        asked: dict[str, Any] = {} if primer is None else {"primer": primer}
         self.known = n_series * len(futr_exog_list or ())
         self.network = create_model(
             "itransformer",
@@ -143,7 +141,8 @@ class PrimeITransformer(BaseModel):
             d_ff=d_ff,
             dropout=dropout,
             norm=norm,
-            **options,
+            attention=attention,
+            **asked,
         )
 
     def forward(self, windows_batch: Mapping[str, Tensor | None]) -> Tensor:

@@ -114,13 +114,22 @@ def list_models() -> list[str]:
 
 
 def create_model(
-    name: str, *, lookback: int, horizon: int, channels: int, seed: int | None = None, **options: Any
+    name: str,
+    *,
+    lookback: int,
+    horizon: int,
+    channels: int,
+    attention: str | None = None,
+    seed: int | None = None,
+    **options: Any,
 ) -> nn.Module:
     """A model by name; every name and option is checked before anything is built.
 
-    seed: of the initial weights; torch's global generator when None, and left as it was otherwise.
+    attention: by name, see `ATTENTIONS`; a mechanism or a primer among the options wins over it. None: what the options
+               say, and where they name neither, the default, which is primed where a model can be.
+    seed:      of the initial weights; torch's global generator when None, and left as it was otherwise.
 
-    Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, primer="free")`.
+    Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, attention="standard")`.
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
@@ -131,6 +140,10 @@ def create_model(
     for option in options:
         if option not in allowed:
             raise unknown(f"argument of model {name}", option, allowed)
+    if attention is None and not options.keys() & {"mechanism", "primer"}:
+        attention = default_attention(name)
+    if attention is not None:
+        options = {**attention_options(name, attention), **options}
     with torch.random.fork_rng(enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)

@@ -152,7 +152,7 @@ def _backbone(backbone: str | nn.Module, sizes: Mapping[str, int], options: Mapp
         for given in options or {}:
             if given in sizes:
                 raise InputError(f"{given} of the backbone is that of LIFT: leave it out of backbone_args")
-        return create_model(backbone, **sizes, **(options or {}))
+        return create_model(backbone, attention="standard", **sizes, **(options or {}))
     if options:
         raise InputError("backbone_args are for a backbone given by name; this one is ready")
     return backbone

@@ -5,11 +5,15 @@ from matplotlib.figure import Figure
 
 from primecast.experiment import Spec
 from primecast.plots import bar_figure
-from primecast.studies.grid import grid
+from primecast.studies.grid import Variants, grid
 from primecast.studies.probed import ATTENTIONS, answers, need_two, over_seeds, table
 from primecast.studies.tables import READING, comparison_table, with_variants
 
 TITLE = "SimBench: 177 load profiles, standard and primed, with their cost"
+
+KNOWS_CHANNELS = "standard, a vector for each channel"
+VARIANTS: Variants = {**ATTENTIONS, KNOWS_CHANNELS: {"attention": "standard", "settings": {"channel_vectors": True}}}
+"""The attentions, and what is to be had by knowing the channels without any primer: the best control."""
 
 LEGEND = """\
 Horizon 96, look-back 96, settings of our own (nothing is published for this data set), three epochs. Cost at 32 windows
@@ -20,32 +24,33 @@ deviation over seeds."""
 def specs(quick: bool = False) -> list[Spec]:
     """One seed of each, then a second; three epochs, because one takes 8 to 14 minutes of a core."""
     if quick:
-        return grid(ATTENTIONS, ["nyc-weather"], seeds=[0], horizons=[24], probes=("cost",))
-    return grid(ATTENTIONS, ["simbench"], seeds=range(2), probes=("cost",), settings={"epochs": 3})
+        return grid(VARIANTS, ["nyc-weather"], seeds=[0], horizons=[24], probes=("cost",))
+    return grid(VARIANTS, ["simbench"], seeds=range(2), probes=("cost",), settings={"epochs": 3})
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    named = with_variants(frame, VARIANTS)
     lines = [
         {
             "data set": dataset,
-            "attention": attention,
+            "variant": variant,
             "seeds": len(runs),
             "training step (ms)": over_seeds(runs["step_ms"], 0),
             "forecast (ms)": over_seeds(runs["forward_ms"], 0),
             "kept (MiB)": over_seeds(runs["kept_mib"], 0),
             "parameters": f"{int(runs['parameters'].iloc[0]):,}",
         }
-        for (dataset, attention), runs in answers(frame, "cost").groupby(["dataset", "attention"], sort=False)
+        for (dataset, variant), runs in answers(named, "cost").groupby(["dataset", "variant"], sort=False)
     ]
-    errors = comparison_table(with_variants(frame, ATTENTIONS), blocks, baseline="standard")
+    errors = comparison_table(named, blocks, baseline="standard")
     return f"{errors}\n{READING}\n\n{table(lines)}\n{LEGEND}\n"
 
 
 def figure(frame: pd.DataFrame) -> Figure:
     """Error, time and memory of each, relative to standard."""
-    told = answers(frame, "cost")
+    told = answers(with_variants(frame, VARIANTS), "cost")
     need_two(told)
-    runs = told.groupby("attention", sort=False)[["mse", "step_ratio", "forward_ms", "kept_mib"]].mean()
+    runs = told.groupby("variant", sort=False)[["mse", "step_ratio", "forward_ms", "kept_mib"]].mean()
     shares = (runs / runs.loc["standard"]).T
     shares.index = pd.Index(["error", "training step", "forecast", "memory kept"])
     return bar_figure({"relative to standard": shares}, label="times standard")
