@@ -30,7 +30,7 @@ SEEDS = range(3)
 
 
 def specs(quick: bool = False) -> list[Spec]:
-    """iTransformer at horizon 96 on the narrow sets first, our default beside the paper's; the wide sets, large, last."""
+    """iTransformer at horizon 96 on the narrow sets first, with our default beside it; the wide sets, large, last."""
     if quick:
         return quick_grid(ITRANSFORMER, seeds=range(2))
     roads = {**ITRANSFORMER, **{name: OTHERS[name] for name in ("FreDF", "FreDF+prime")}}

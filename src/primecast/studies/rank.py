@@ -72,7 +72,7 @@ FINALISTS: tuple[str, ...] = ("free pair parameters instead of features", "base 
 CONTROL = "free parameters of the answering channel"
 """What the first of them has without pairs: run on Weather, too. It was added when the others had been run."""
 JOINED = "free pair parameters, a channel's own pair unprimed"
-"""What two rules choose, in one: run where both were, on Weather, once both had been."""
+"""What two rules choose, in one: run on Weather once both had been, then wherever the second of them is."""
 LEADS = ("a channel's own pair unprimed",)
 """Designs that stood out by *test* errors there: does it hold on sets that had no say in it?"""
 
@@ -87,7 +87,7 @@ def specs(quick: bool = False) -> list[Spec]:
         return quick_grid(few, probes=("cost",))
     usual = ("standard", "2 units per head, as designed")
     on_weather, elsewhere = (
-        {name: VARIANTS[name] for name in (*usual, *names)} for names in ((*FINALISTS, JOINED, CONTROL, *LEADS), LEADS)
+        {name: VARIANTS[name] for name in (*usual, *names, JOINED, *LEADS)} for names in ((*FINALISTS, CONTROL), ())
     )
     return [
         *grid(VARIANTS, CHOSEN_ON, seeds=range(2), probes=("cost",)),
