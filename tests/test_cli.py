@@ -66,7 +66,8 @@ def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsy
         (["study", "control", "--plan"], "unknown study 'control' (did you mean 'controls'?)"),
         (["study", "controls"], "say what to do with study 'controls': --plan, --run, --table, --figure"),
         (["study", "kv", "--figure"], "study 'kv' has no figure; those that have one: rank, lookback, sparsity"),
-        (["study", "kv", "--table", "--store", "nowhere"], "no run of study 'kv' is in nowhere"),
+        (["study", "kv", "--table", "--store", "nowhere", "--out", "no"], "no run of study 'kv' is in nowhere or no"),
+        (["study", "kv", "--table", "--new"], "--new goes with --run"),
         (["study", "kv", "--quick", "--run", "--engine", "rai", "--store", "nowhere"], "unknown engine 'rai'"),
         (["fetch", "Weather"], "cannot be fetched"),
         (["fetch", "nothing"], "unknown data set 'nothing'"),
@@ -125,6 +126,9 @@ def test_a_study_goes_from_specs_to_table_and_figure(
     assert "2 of 2 runs are there" in (tmp_path / "results" / "sparsity.md").read_text(encoding="utf-8")
     assert call(monkeypatch, "study", "sparsity", "--plan", "--run", *folders) == 0
     assert "about 0.0 core-hours are left" in capsys.readouterr().out
+    elsewhere = ["--store", str(tmp_path / "other"), "--out", str(tmp_path / "results")]  # a clone, its store empty
+    assert call(monkeypatch, "study", "sparsity", "--run", "--new", *elsewhere) == 0
+    assert "0 runs were there, 0 are new, 0 failed" in capsys.readouterr().out
 
 
 def test_a_study_with_a_run_that_failed_says_so_and_leaves_with_exit_code_1(

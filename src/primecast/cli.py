@@ -175,6 +175,7 @@ def study(
     show_list: Annotated[bool, typer.Option("--list", help="Show the studies.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what is there, what is missing, and core-hours.")] = False,
     run: Annotated[bool, typer.Option("--run", help="Run what is missing; may be cut off and repeated.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Run nothing that --out has from before.")] = False,
     table: Annotated[bool, typer.Option("--table", help="Write the CSV files and the table into --out.")] = False,
     figure: Annotated[bool, typer.Option("--figure", help="Draw the figure from the CSV files in --out.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, on data of the package.")] = False,
@@ -199,6 +200,8 @@ def study(
         raise InputError(f"study {name!r} has no figure; those that have one: {', '.join(drawn)}")
     if quick and not (run or plan or table or figure):
         run = table = True
+    if new and not run:
+        raise InputError("--new goes with --run: it leaves out what --out has from before")
     if not (run or plan or table or figure):
         raise InputError(f"say what to do with study {name!r}: --plan, --run, --table, --figure; or --quick alone")
 
@@ -216,10 +219,12 @@ def study(
         if each not in {spec.dataset for spec in specs}:
             raise unknown(f"data set of study {name}", each, dict.fromkeys(spec.dataset for spec in specs))
     if plan:
-        print(results.plan(name, asked, runs, out=out, root=data_dir))
+        print(results.plan(asked, runs, out=out, root=data_dir))
     failed: dict[str, str] = {}
     if run:
         try:
+            if new:
+                asked = list(results.uncommitted(asked, out, data_dir).values())
             report = run_all(asked, runs, engine=engine, workers=workers, root=data_dir, address=address)
         except Interrupted as stop:
             print(f"primecast: {stop}", file=sys.stderr)
@@ -229,7 +234,7 @@ def study(
         for shown, sentence in failed.items():
             print(f"failed: {shown}: {sentence}", file=sys.stderr)
     if table:
-        frame, blocks = results.join_committed(name, out, specs, *results.collect(specs, runs, data_dir), data_dir)
+        frame, blocks = results.join_committed(out, specs, *results.collect(specs, runs, data_dir), data_dir)
         if frame.empty:
             raise InputError(
                 f"no run of study {name!r} is in {store} or {out}: `primecast study {name} --run` makes them"

@@ -12,6 +12,7 @@ TITLE = "Dropout, tuned on validation for each"
 SHARES = (0.1, 0.2, 0.4, 0.8)
 SIDES: Variants = {
     "standard": {"attention": "standard"},
+    "prime": {"attention": "prime"},
     "prime-free": {"attention": "prime-free"},
     "prime (own pair too)": {"attention": "prime", "settings": OWN_PAIR_TOO},
 }
@@ -32,7 +33,7 @@ def specs(quick: bool = False) -> list[Spec]:
     """Two seeds of the quick sets; of Weather and ETTm1, where a run takes up to a quarter of an hour, one."""
     if quick:
         return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 2})
-    fewer = at_each_share({name: SIDES[name] for name in ("standard", "prime-free")})
+    fewer = at_each_share({name: SIDES[name] for name in ("standard", "prime", "prime-free")})
     return [*grid(VARIANTS, ["ETTh1", "ETTh2", "Exchange"], seeds=range(2)), *grid(fewer, ["Weather", "ETTm1"])]
 
 

@@ -10,7 +10,7 @@ a horizon of 720 would be most of the file. The store keeps them all.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError
-from primecast.experiment import Spec
+from primecast.experiment import Spec, key_of
 from primecast.files import write_bytes_atomically
 from primecast.statistics import blocks_frame, read_blocks, write_blocks
 from primecast.store import Store, estimate_seconds, must_agree
-from primecast.studies import load_study
+from primecast.studies import STUDIES, load_study
 
 STRETCHES = 12
 PARSED = ("settings", "versions", "probes", "channel_mse", "channel_mae", "step_mse", "step_mae")
@@ -41,33 +41,56 @@ def collect(specs: Iterable[Spec], store: Store, root: Path | str | None = None)
 
 
 def join_committed(
-    name: str,
-    out: Path,
-    specs: Iterable[Spec],
-    frame: pd.DataFrame,
-    blocks: pd.DataFrame,
-    root: Path | str | None = None,
+    out: Path, specs: Iterable[Spec], frame: pd.DataFrame, blocks: pd.DataFrame, root: Path | str | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Runs of a store and those that `out` has besides, in the order of the specs.
+    """Runs of a store and those that `out` has besides, whichever study wrote them, in the order of the specs.
 
-    So a store that was lost, or is another machine's, costs a table no run. What both have must agree; runs that the
-    study no longer asks for are left out.
+    So a store that was lost, or is another machine's, costs a table no run, and a run that two studies ask for is run
+    for one of them. What both have must agree; runs that the specs no longer ask for are left out.
     """
-    if not (out / f"{name}.csv").exists():
-        return frame, blocks
-    wanted = {spec.to_json(): _key(spec, root) for spec in specs}
     new = {fields["key"]: fields for fields in _records(frame)}
-    committed, sums = read_results(name, out)
-    kept = []
-    for fields in _records(committed):
-        if fields["key"] in new:
-            must_agree(fields, new[fields["key"]], where=out / f"{name}.csv")
-        elif fields["spec"] in wanted and wanted[fields["spec"]] in (None, fields["key"]):
-            kept.append(fields)
-    order = {text: number for number, text in enumerate(wanted)}
-    lines = sorted([*new.values(), *kept], key=lambda fields: order[fields["spec"]])
-    both = pd.concat([blocks, sums], ignore_index=True).drop_duplicates("key").set_index("key", drop=False)
-    return pd.DataFrame(lines), both.loc[[fields["key"] for fields in lines]].reset_index(drop=True)
+    there = committed(out)
+    lines: dict[str, dict[str, Any]] = {}
+    for spec in specs:
+        key = _key(spec, root) or there.named.get(spec.to_json(), "")
+        if key in new:
+            if key in there.rows:
+                must_agree(there.rows[key], new[key], where=there.files[key])
+            lines.setdefault(key, new[key])
+        elif key in there.rows:
+            lines.setdefault(key, {**there.rows[key], "spec": spec.to_json()})
+    sums = {line["key"]: line for line in _records(blocks)}
+    found = [sums.get(key, there.blocks.get(key)) for key in lines]
+    return pd.DataFrame(list(lines.values())), pd.DataFrame(found, columns=blocks.columns)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """All runs of a folder of results by their keys: rows, block sums, the file of each; and keys by specs."""
+
+    rows: dict[str, dict[str, Any]]
+    blocks: dict[str, dict[str, Any]]
+    files: dict[str, Path]
+    named: dict[str, str]
+
+
+def committed(out: Path) -> Committed:
+    """What the studies have in `out`; a run that was probed is there as the same run without its probes, too."""
+    found = Committed({}, {}, {}, {})
+    for name in STUDIES:
+        if not (out / f"{name}.csv").exists():
+            continue
+        frame, blocks = read_results(name, out)
+        sums = {line["key"]: line for line in _records(blocks)}
+        for fields in _records(frame):
+            unprobed = replace(Spec.from_json(fields["spec"]), probes=())
+            for spec, row in (fields["spec"], fields), (unprobed.to_json(), {**fields, "probes": {}}):
+                key = key_of(row)
+                found.rows.setdefault(key, {**row, "key": key, "spec": spec})
+                found.blocks.setdefault(key, {**sums[fields["key"]], "key": key})
+                found.files.setdefault(key, out / f"{name}.csv")
+                found.named.setdefault(spec, key)
+    return found
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -137,7 +160,8 @@ def markdown(name: str, frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 class Plan:
     """Runs of a study: there, missing, without data on this machine; and how long the missing ones take on one core.
 
-    committed: of the missing, those whose rows are in the CSV file of the study: a table has them, a sweep runs them.
+    committed:   of the missing, those that a table has all the same, because their rows are among the results.
+    hours:       of all that are missing, which is what a sweep runs; new_hours: of those that are not committed.
     """
 
     there: int
@@ -145,43 +169,59 @@ class Plan:
     committed: int
     without_data: tuple[str, ...]
     hours: float
+    new_hours: float
     unknown: int  # missing runs like which none has been measured
 
     def __str__(self) -> str:
-        lines = [f"{self.there} runs are in the store, {self.missing} are missing"]
-        if self.committed:
-            lines.append(f"of the missing, {self.committed} are among the committed results, and in the table")
-        lines.append(f"about {self.hours:.1f} core-hours are left, by the seconds of like runs")
+        lines = [
+            f"{self.there} runs are in the store, {self.missing} are missing",
+            f"about {self.hours:.1f} core-hours are left, by the seconds of like runs",
+        ]
         if self.unknown:
             lines[-1] += f"; {self.unknown} runs are not in it: none like them has been measured yet"
+        if self.committed:
+            lines.append(
+                f"of the missing, {self.committed} are among the committed results, and in the table; --new leaves "
+                f"them out: {self.missing - self.committed} runs, about {self.new_hours:.1f} core-hours, are left then"
+            )
         if self.without_data:
             lines.append(f"data sets that are not on this machine: {', '.join(self.without_data)}")
         return "\n".join(lines)
 
 
-def plan(name: str, specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | None = None) -> Plan:
+def plan(specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | None = None) -> Plan:
     """What is left of a study; seconds come from the store and from the CSV files in `out`."""
     measured = [store.fields(key) for key in store.keys()]  # noqa: SIM118  a store is no dict
     for path in sorted(out.glob("*.csv")):
         head = pd.read_csv(path, nrows=0).columns
         if {"dataset", "model", "attention", "lookback", "horizon", "seconds"} <= set(head):
             measured += _records(pd.read_csv(path))
-    rows = set(read_results(name, out)[0]["key"]) if (out / f"{name}.csv").exists() else set()
-    there = missing = committed = unknown = 0
-    seconds, absent = 0.0, []
+    specs, absent = list(specs), []
+    fresh = set(uncommitted(specs, out, root))
+    there = missing = unknown = 0
+    seconds = new_seconds = 0.0
     for spec in specs:
         key = _key(spec, root)
         if key is None:
             absent.append(spec.dataset)
         if key is not None and store.has(key):
             there += 1
+            fresh.discard(spec.to_json())
             continue
         missing += 1
-        committed += key in rows
         each = estimate_seconds(measured, _as_row(spec))
         unknown += each is None
         seconds += each or 0.0
-    return Plan(there, missing, committed, tuple(dict.fromkeys(absent)), seconds / 3600, unknown)
+        new_seconds += (each or 0.0) * (spec.to_json() in fresh)
+    hours, new_hours = seconds / 3600, new_seconds / 3600
+    return Plan(there, missing, missing - len(fresh), tuple(dict.fromkeys(absent)), hours, new_hours, unknown)
+
+
+def uncommitted(specs: Iterable[Spec], out: Path, root: Path | str | None = None) -> dict[str, Spec]:
+    """Of these specs, by their text, those whose runs are not among the results in `out`."""
+    there = committed(out)
+    keys = {spec.to_json(): (_key(spec, root) or there.named.get(spec.to_json()), spec) for spec in specs}
+    return {text: spec for text, (key, spec) in keys.items() if key not in there.rows}
 
 
 def _as_row(spec: Spec) -> dict[str, Any]:
