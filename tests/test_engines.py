@@ -286,39 +286,3 @@ def test_ray_that_is_not_installed_is_asked_for_by_name(tmp_path: Path) -> None:
         pytest.skip("Ray is installed here")
     with pytest.raises(InputError, match=r"pip install 'primecast\[cluster\]'"):
         sweep([Job("a", "")], Store(tmp_path), task=never, engine="ray", progress="off")
-
-
-def ray_workers(store: Store) -> list[int]:
-    """Processes that do a task of the Ray that this test has started, whose environment they have."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            busy = (folder / "cmdline").read_bytes().startswith(b"ray::do")
-            ours = f"PRIMECAST_TEST_OF={store.folder}\0".encode() in (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if busy and ours:
-            found.append(int(folder.name))
-    return found
-
-
-@linux
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'primecast[cluster]'")
-def test_on_ray_a_killed_worker_is_run_again_from_its_state_to_the_same_bits(tmp_path: Path) -> None:
-    store, long, bad = Store(tmp_path), tiny(**LONG), tiny(lr=1e30)
-    process = start(store, long, tiny(1), bad, engine="ray")
-    wait_for_epochs(store, long.key(), 3, process)
-    workers = ray_workers(store)
-    assert workers
-    for worker in workers:
-        os.kill(worker, signal.SIGKILL)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert "done=2" in out and "learning rate" in out
-    for spec in (long, tiny(1)):
-        undisturbed = run(spec, progress="off")
-        assert store.fields(spec.key())["mse"] == undisturbed.fields["mse"]
-        np.testing.assert_array_equal(store.arrays(spec.key())["window_mae"], undisturbed.arrays["window_mae"])
-        assert not store.state(spec.key()).exists()
-    assert not list((tmp_path / "claims").glob("*.json"))

@@ -24,6 +24,7 @@ TESTED_WITH = ("pytest", "hypothesis")
 INTEGRATIONS = {
     "itransformer": ["iTransformer==0.8.1"],
     "neuralforecast": ["neuralforecast>=3.3,<4"],
+    "ray": ["ray>=2.40,<3"],
     "sktime": ["sktime>=1.2,<2"],
     "transformers": ["transformers>=5,<6"],
 }
