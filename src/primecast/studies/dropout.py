@@ -5,7 +5,7 @@ import pandas as pd
 from primecast.experiment import Spec
 from primecast.statistics import cells
 from primecast.studies.grid import OWN_PAIR_TOO, Variants, grid
-from primecast.studies.tables import READING, comparison_table, markdown_table, with_variants
+from primecast.studies.tables import READING, comparison_table, markdown_table, summary_table, with_variants
 
 TITLE = "Dropout, tuned on validation for each"
 
@@ -63,6 +63,8 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             READING,
             "",
             comparison_table(picked, blocks, baseline="standard, its best", beside={"dropout": beside}),
+            "Over all cells:\n",
+            summary_table(picked, blocks, baseline="standard, its best"),
             "## Test, all of the grid\n",
             comparison_table(named, blocks, baseline=against),
         ]
