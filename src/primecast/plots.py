@@ -13,7 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 PAST, AHEAD = "#4a4a4a", "#d1495b"
-COLOURS = {"standard": "#2f6690", "prime": AHEAD, "prime-free": "#e09f3e"}
+COLOURS = {
+    "standard": "#2f6690",
+    "prime": AHEAD,
+    "prime-free": "#e09f3e",
+    "standard, a vector for each channel": "#81a4cd",
+}
 """One colour for each attention in all figures; others take matplotlib's own."""
 
 
@@ -188,7 +193,7 @@ def trade_figure(
 def bar_figure(panels: Mapping[str, pd.DataFrame], *, label: str) -> Figure:
     """One panel per frame (title -> frame): a group of bars for each line of its index, a bar for each column."""
     widths = [max(3, len(frame)) for frame in panels.values()]
-    figure = Figure(figsize=(0.32 * sum(widths) + 2, 3.6), layout="constrained")
+    figure = Figure(figsize=(max(5.6, 0.32 * sum(widths) + 2), 3.9), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False, gridspec_kw={"width_ratios": widths})[0]
     for axis, (title, frame) in zip(axes, panels.items(), strict=True):
         width = 0.8 / len(frame.columns)
@@ -201,7 +206,8 @@ def bar_figure(panels: Mapping[str, pd.DataFrame], *, label: str) -> Figure:
         axis.set_title(title, fontsize=9)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel(label)
-    axes[0].legend(frameon=False)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 

@@ -134,7 +134,7 @@ def figure(frame: pd.DataFrame) -> Figure:
     need_two(graphs)
     runs = _costs(graphs)
     full = runs[(runs["attention"] == "standard") & (runs["density"] == runs["density"].max())]
-    panels = {"mse": "MSE", "times": "training step (times standard at 100%)", "kept_mib": "kept for backward (MiB)"}
+    panels = {"mse": "MSE", "times": "training step (times standard's)", "kept_mib": "kept for backward (MiB)"}
     return curve_figure(runs, x="density", panels=panels, hue="attention", marks={"mse": float(full["mse"].mean())})
 
 

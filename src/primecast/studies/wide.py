@@ -60,7 +60,7 @@ def figure(frame: pd.DataFrame) -> Figure:
     """Error, time and memory of each, relative to standard."""
     told = answers(with_variants(frame, VARIANTS), "cost")
     need_two(told)
-    runs = told.groupby("variant", sort=False)[["mse", "step_ratio", "forward_ms", "kept_mib"]].mean()
+    runs = told.groupby("variant", sort=False)[["mse", "step_ratio", "kept_mib"]].mean()
     shares = (runs / runs.loc["standard"]).T
-    shares.index = pd.Index(["error", "training step", "forecast", "memory kept"])
+    shares.index = pd.Index(["error", "training step", "memory kept"])
     return bar_figure({"relative to standard": shares}, label="times standard")
