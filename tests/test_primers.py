@@ -423,7 +423,7 @@ def test_build_primer_takes_a_kind_a_mapping_a_primer_or_nothing() -> None:
 
 def test_overhead_counts_the_primer_against_model_and_attention() -> None:
     sizes = {"lookback": 96, "horizon": 96, "channels": 7, "d_model": 256}
-    plain, primed = create_model("itransformer", **sizes), create_model("itransformer", **sizes, primer="full")
+    plain, primed = (create_model("itransformer", **sizes, primer=primer) for primer in (None, "full"))
     # 16 units: 96 lags + 3 features + offset in, and for each head 2 units x 32 gains out
     expected = 16 * (96 + 3 + 1) + 8 * 2 * 32
     assert parameter_overhead(primed) == Overhead(primer=expected, attention=526_336, model=841_568)
