@@ -17,7 +17,7 @@ TITLE = "Time, memory and error of a graph attention network by density, on Weat
 
 SMALL = {"d_model": 64, "d_ff": 64, "n_layers": 2, "epochs": 4}
 DENSITIES = (1.0, 0.8, 0.6, 0.4, 0.2)
-PAPERS = 0.6
+PAPERS_DENSITY = 0.6
 """The density at which the paper finds prime attention as good as standard attention at full."""
 
 LEGEND = """\
@@ -114,10 +114,10 @@ def _reached(name: str, prime: pd.DataFrame, standard: pd.DataFrame) -> str:
             f"at {best.name:.0%}."
         )
     there = float(enough.index.min())
-    papers = f": {_at(PAPERS, prime, standard)} here" if there < PAPERS in prime.index else ""
+    papers = f": {_at(PAPERS_DENSITY, prime, standard)} here" if there < PAPERS_DENSITY in prime.index else ""
     return (
         f"By the mean, attention {name} is as good as {target} from density {there:.0%} on: "
-        f"{_at(there, prime, standard)}. The paper: {PAPERS:.0%}, with less time and memory{papers}."
+        f"{_at(there, prime, standard)}. The paper: {PAPERS_DENSITY:.0%}, with less time and memory{papers}."
     )
 
 

@@ -56,7 +56,7 @@ LEGEND = (
 SETS = ("ETTh1", "ETTh2", "Exchange", "Weather", "ETTm1")
 CANDIDATES = ("prime", "prime-free", "prime, a vector for each channel", "prime-free, a vector for each channel")
 """Among which the default was chosen, on validation; docs/decisions.md has the rule."""
-LATER = "prime-free, own pair as it is"
+RUN_LATER = "prime-free, own pair as it is"
 """Run everywhere after the choice; by the rule it would not have been chosen."""
 
 
@@ -64,7 +64,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Everything against standard attention, everything against prime, and the candidates against the best control."""
     named = with_variants(frame, VARIANTS)
     others = {variant: "prime" for variant in VARIANTS if variant != "prime"}
-    vectors = dict.fromkeys((*CANDIDATES, LATER), "standard, a vector for each channel")
+    vectors = dict.fromkeys((*CANDIDATES, RUN_LATER), "standard, a vector for each channel")
     compared = named[named["variant"].isin([*vectors, *vectors.values()])]
     return "\n".join(
         [

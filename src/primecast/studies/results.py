@@ -52,7 +52,7 @@ def join_committed(
     there = committed(out)
     lines: dict[str, dict[str, Any]] = {}
     for spec in specs:
-        key = _key(spec, root) or there.named.get(spec.to_json(), "")
+        key = there.key(spec, root)
         if key in new:
             if key in there.rows:
                 must_agree(there.rows[key], new[key], where=there.files[key])
@@ -72,6 +72,10 @@ class Committed:
     blocks: dict[str, dict[str, Any]]
     files: dict[str, Path]
     named: dict[str, str]
+
+    def key(self, spec: Spec, root: Path | str | None) -> str:
+        """Of a spec whose data are not on this machine, the key that its text has here; "" if it has none."""
+        return _key(spec, root) or self.named.get(spec.to_json(), "")
 
 
 def committed(out: Path) -> Committed:
@@ -220,8 +224,7 @@ def plan(specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | N
 def uncommitted(specs: Iterable[Spec], out: Path, root: Path | str | None = None) -> dict[str, Spec]:
     """Of these specs, by their text, those whose runs are not among the results in `out`."""
     there = committed(out)
-    keys = {spec.to_json(): (_key(spec, root) or there.named.get(spec.to_json()), spec) for spec in specs}
-    return {text: spec for text, (key, spec) in keys.items() if key not in there.rows}
+    return {spec.to_json(): spec for spec in specs if there.key(spec, root) not in there.rows}
 
 
 def _as_row(spec: Spec) -> dict[str, Any]:
