@@ -28,14 +28,14 @@ from torch import Tensor
 
 import measure
 from measure import HERE, Others, Rows, interleaved
-from primecast.attention import MultiHeadAttention, Prime, attend
-from primecast.data.presets import preset
-from primecast.primers import Primer
+from primecast.models.presets import preset
+from primecast.nn.attention import MultiHeadAttention, Prime, attend
+from primecast.nn.primer import Primer
 
 HEADS, LOOKBACK, UNITS = 8, 96, 16
 TOKENS, WIDTHS = (8, 25, 137, 321, 862, 2048), (128, 256, 512)
 SETS = {8: "Exchange", 25: "Weather", 137: "Solar-Energy", 321: "ECL", 862: "Traffic"}
-"""Whose batch in the paper a number of tokens has; Weather's 21 channels come with 4 calendar marks. Others have 1."""
+"""Whose batch in the paper a number of tokens has; Weather's 21 channels come with 4 calendar features. Others have 1."""
 
 BAR_SHAPES = ((2, 321, 512), (1, 862, 128))
 """b, n, d at which the bars on dense primers and on features are set."""

@@ -3,14 +3,14 @@
     python benchmarks/loops.py --job '{"loop": "primecast", "steps": 240, "skip": 40}'
 
 Everybody trains the same thing: an iTransformer with standard attention at its official ETTh1 settings (width and
-feed-forward width 256, 2 layers, 8 heads, dropout 0.1, instance norm, 7 channels, no calendar marks), look-back and
+feed-forward width 256, 2 layers, 8 heads, dropout 0.1, instance norm, 7 channels, no calendar features), look-back and
 horizon 96, batches of 32 of the same 8449 windows, squared error, Adam at 1e-4, float32, one thread. Progress bars,
 checkpoints, loggers, summaries and validation are off.
 
 A step begins when the model is called in training mode: hooks note these times, the first `skip` steps count as set-up,
 and what is reported are windows per second from the beginning of step `skip` to that of step `steps`.
 
-primecast         `primecast.training.fit`
+primecast         `primecast.training.loop.fit`
 dataloader        the usual loop: Dataset with __getitem__, shuffling DataLoader without workers, torch's default Adam
 dataloader-fused  the same with fused Adam, which `fit` uses: only the way windows are gathered differs
 neuralforecast    its iTransformer, through NeuralForecast.fit; a step samples 32 of all windows
@@ -62,8 +62,8 @@ class Clock:
 
 def primecast_loop(series: np.ndarray, clock: Clock, steps: int) -> nn.Module:
     from primecast.data.windows import Windows
-    from primecast.losses import create_loss
-    from primecast.training import fit
+    from primecast.nn.losses import create_loss
+    from primecast.training.loop import fit
 
     def windows(rows: np.ndarray) -> Windows:
         return Windows(torch.from_numpy(rows), None, start=0, lookback=LOOKBACK, horizon=HORIZON)

@@ -7,7 +7,7 @@ Rows:    one JSON object per line, written as soon as it is measured; each says 
          of which commit, and how many cores other processes used meanwhile (`others`): a row of a busy machine tells on
          itself and is provisional.
 
-The allocator is told to keep large blocks, as `primecast.training.fit` does, for all contenders alike; where memory
+The allocator is told to keep large blocks, as `primecast.training.loop.fit` does, for all contenders alike; where memory
 is measured without that, the row says so.
 """
 
@@ -33,8 +33,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from primecast.files import write_bytes_atomically
-from primecast.training import keep_large_blocks
+from primecast.storage.atomic import write_bytes_atomically
+from primecast.training.loop import keep_large_blocks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

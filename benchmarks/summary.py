@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import measure
 from attention import BAR_SHAPES, WIDTHS
 from measure import QUICK, RESULTS, read_rows
-from primecast.files import write_bytes_atomically, write_json
+from primecast.storage.atomic import write_bytes_atomically, write_json
 
 Row = dict[str, Any]
 Table = dict[str, dict[str, Row]]

@@ -5,10 +5,10 @@
 
 steps     whole training steps of iTransformer (forward, squared error, backward, fused Adam), standard against prime
           with full features and one or two units per head, 96 -> 96, at the shapes and settings of the presets (see
-          primecast.data.presets), on random walks with calendar marks where the data set has dates.
+          primecast.models.presets), on random walks with calendar features where the data set has dates.
 original  one step at the width and batch of iTransformer's own Traffic script (862 channels, width 512, batch 16), in
           fresh processes: peak memory of the whole process, and seconds.
-growth    time and memory of a step by number of channels, at the paper's Traffic settings with batch 1 and no marks.
+growth    time and memory of a step by number of channels, at the paper's Traffic settings with batch 1 and no time features.
 loop      windows per second of a training loop, see loops.py; peers in environments made by `install.py --prepare`.
 """
 
@@ -25,10 +25,10 @@ from torch import Tensor
 import measure
 from measure import HERE, Others, Rows, interleaved
 from primecast.data.catalog import CATALOG
-from primecast.data.windows import time_features
-from primecast.experiment import Spec, resolve
-from primecast.losses import create_loss
+from primecast.data.windows import calendar_features
+from primecast.experiments.experiment import Spec, resolve
 from primecast.models import create_model
+from primecast.nn.losses import create_loss
 
 LOOKBACK, HORIZON, HEADS = 96, 96, 8
 PRIMES = {"prime, 1 unit per head": 1, "prime, 2 units per head": 2}
@@ -54,7 +54,13 @@ LOOPS = {
 
 
 def make_step(
-    dataset: str, preset: str, what: str, *, channels: int | None = None, batch: int | None = None, marks: bool = True
+    dataset: str,
+    preset: str,
+    what: str,
+    *,
+    channels: int | None = None,
+    batch: int | None = None,
+    time_features: bool = True,
 ) -> Callable[[], float]:
     """A model, its optimizer and one batch, and what a step does with them."""
     settings = {"primer.hidden": HEADS * PRIMES[what], "primer.grouped": True} if what in PRIMES else {}
@@ -64,13 +70,13 @@ def make_step(
     channels = channels or CATALOG[dataset].channels
     generator = torch.Generator().manual_seed(0)
     walks = torch.randn(batch, LOOKBACK + HORIZON, channels, generator=generator).cumsum(1)
-    calendar = _calendar(dataset, batch) if marks and CATALOG[dataset].marks else None
+    calendar = _calendar(dataset, batch) if time_features and CATALOG[dataset].time_features else None
     model = create_model(
         "itransformer",
         lookback=LOOKBACK,
         horizon=HORIZON,
         channels=channels,
-        marks=0 if calendar is None else calendar.shape[-1],
+        time_features=0 if calendar is None else calendar.shape[-1],
         seed=0,
         **plan.model,
     ).train()
@@ -94,7 +100,7 @@ def _calendar(dataset: str, batch: int) -> Tensor:
     steps = LOOKBACK + HORIZON
     starts = pd.date_range("2016-07-01", periods=batch, freq="169h")
     return torch.stack(
-        [time_features(pd.date_range(start, periods=steps, freq=CATALOG[dataset].frequency)) for start in starts]
+        [calendar_features(pd.date_range(start, periods=steps, freq=CATALOG[dataset].frequency)) for start in starts]
     )
 
 
@@ -156,7 +162,7 @@ def growth(rows: Rows, arguments: argparse.Namespace) -> None:
     contenders = ("standard", "prime, 2 units per head")
     sizes = [n for n in GROWTH if not arguments.quick or n in (137, 321, 862)]
     for channels in sizes:
-        case = {"dataset": "Traffic", "preset": "paper", "channels": channels, "batch": 1, "marks": False}
+        case = {"dataset": "Traffic", "preset": "paper", "channels": channels, "batch": 1, "time_features": False}
         identity = {"channels": channels}
         names = [f"{measure.case_id(identity)} {what}" for what in contenders]
         if not (arguments.resume and rows.settled(*names)):

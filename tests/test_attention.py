@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from primecast.attention import (
+from primecast.errors import InputError
+from primecast.nn.attention import (
     MECHANISMS,
+    AttentionArgs,
     Differential,
     Gated,
     MultiHeadAttention,
     Prime,
-    Terms,
     attend,
     attention_weights,
     check_prime,
     join_heads,
     split_heads,
 )
-from primecast.errors import InputError
 from tests.reference import attention_by_loops, mechanism_by_loops
 
 B, H, Q, J, K, M = 2, 3, 5, 7, 11, 13
@@ -403,16 +403,16 @@ def test_a_mechanism_equals_its_definition_one_sample_and_head_at_a_time(name: s
     module, (q, k, v, x), p = mechanism_case(name, depth=2)
     filters = p.materialize() if primed else torch.ones(2, 7, 7, 24, dtype=torch.float64)
     expected = mechanism_by_loops(name, module, q, k, v, x, filters, heads=4, depth=2)
-    assert_close(module(q, k, v, x, Terms(prime=p if primed else None)), expected, rtol=1e-9, atol=1e-10)
+    assert_close(module(q, k, v, x, AttentionArgs(prime=p if primed else None)), expected, rtol=1e-9, atol=1e-10)
     if primed:
-        assert_close(module(q, k, v, x, Terms(prime=filters)), expected, rtol=1e-9, atol=1e-10)
+        assert_close(module(q, k, v, x, AttentionArgs(prime=filters)), expected, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_primer_of_ones_leaves_every_mechanism_as_it_is(name: str) -> None:
     module, inputs, p = mechanism_case(name)
     ones = replace(p, phi=torch.zeros_like(p.phi), base=torch.ones(4, 6, dtype=torch.float64))
-    assert_close(module(*inputs, Terms(prime=ones)), module(*inputs, Terms()), rtol=1e-9, atol=1e-10)
+    assert_close(module(*inputs, AttentionArgs(prime=ones)), module(*inputs, AttentionArgs()), rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("primed", [False, True])
@@ -430,7 +430,7 @@ def test_every_mechanism_is_static_until_it_is_primed(name: str, primed: bool) -
         nn.init.zeros_(module.gate.weight)
     if isinstance(module, Differential):
         module.norm = nn.Identity()
-    out = module(q, k, only, x, Terms(prime=p if primed else None, modulate="v"))
+    out = module(q, k, only, x, AttentionArgs(prime=p if primed else None, modulate="v"))
     ranks = [int(torch.linalg.matrix_rank(head, rtol=1e-8)) for head in split_heads(out, 4)[0]]
     assert all(rank > 1 for rank in ranks) if primed else all(rank == 1 for rank in ranks)
 
@@ -438,9 +438,9 @@ def test_every_mechanism_is_static_until_it_is_primed(name: str, primed: bool) -
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_hook_sees_the_weights_of_every_mechanism_and_changes_nothing(name: str) -> None:
     module, inputs, p = mechanism_case(name)
-    before, seen = module(*inputs, Terms(prime=p)), []
+    before, seen = module(*inputs, AttentionArgs(prime=p)), []
     module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[operator, union-attr]
-    assert_close(module(*inputs, Terms(prime=p)), before)
+    assert_close(module(*inputs, AttentionArgs(prime=p)), before)
     assert seen[0].shape == (2, 2 if name == "differential" else 4, 7, 7)
     sums = seen[0].sum(-1)
     if name != "differential":
@@ -451,7 +451,7 @@ def test_differential_rows_sum_to_one_minus_lambda() -> None:
     module, inputs, _ = mechanism_case("differential", depth=3)
     seen: list[Tensor] = []
     module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[operator, union-attr]
-    module(*inputs, Terms())
+    module(*inputs, AttentionArgs())
     a, b, c, d = module.vectors  # type: ignore[misc]
     strength = (a @ b).exp() - (c @ d).exp() + 0.8 - 0.6 * math.exp(-0.9)
     assert_close(seen[0].sum(-1), (1 - strength).expand(2, 2, 7))

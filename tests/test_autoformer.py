@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from primecast.attention import MultiHeadAttention, Terms
 from primecast.errors import InputError
-from primecast.experiment import Spec, resolve
+from primecast.experiments.experiment import Spec, resolve
 from primecast.models import create_model
 from primecast.models.autoformer import (
     AutoCorrelation,
@@ -22,6 +21,7 @@ from primecast.models.autoformer import (
     delay_scores,
     settings,
 )
+from primecast.nn.attention import AttentionArgs, MultiHeadAttention
 from tests.reference import auto_correlation_by_loops, decompose_by_loops, delay_scores_by_sums
 
 B, L, S, N, M, D = 3, 20, 11, 5, 2, 7
@@ -33,7 +33,7 @@ def draw(*shape: int) -> Tensor:
 
 def small(**options: Any) -> Autoformer:
     torch.manual_seed(0)
-    sizes = {"d_model": 8, "n_heads": 2, "d_ff": 12, "kernel": 5, "dropout": 0.0, "marks": M}
+    sizes = {"d_model": 8, "n_heads": 2, "d_ff": 12, "kernel": 5, "dropout": 0.0, "time_features": M}
     model = create_model("autoformer", lookback=L, horizon=S, channels=N, **{**sizes, **options})
     assert isinstance(model, Autoformer)
     return model.double()
@@ -59,7 +59,7 @@ def test_auto_correlation_equals_its_loops_in_forward_and_gradients(training: bo
     q, k, v = draw(B, 13, D), draw(B, answering, D), draw(B, answering, D)
     mechanism = AutoCorrelation(2.0).train(training)
     up = torch.randn(B, 13, D, dtype=torch.float64)
-    fast = mechanism(q, k, v, q, Terms())
+    fast = mechanism(q, k, v, q, AttentionArgs())
     slow = auto_correlation_by_loops(q, k, v, count=5, training=training)
     assert_close(fast, slow)
     for one, other in zip(
@@ -79,9 +79,11 @@ def test_a_delayed_copy_is_found_at_its_delay() -> None:
 def test_samples_share_their_delays_in_training_only() -> None:
     q, k, v = draw(B, 13, D), draw(B, 13, D), draw(B, 13, D)
     mechanism = AutoCorrelation()
-    alone = [mechanism.eval()(q[b : b + 1], k[b : b + 1], v[b : b + 1], q[b : b + 1], Terms()) for b in range(B)]
-    assert_close(mechanism(q, k, v, q, Terms()), torch.cat(alone))
-    assert not torch.allclose(mechanism.train()(q, k, v, q, Terms()), torch.cat(alone))
+    alone = [
+        mechanism.eval()(q[b : b + 1], k[b : b + 1], v[b : b + 1], q[b : b + 1], AttentionArgs()) for b in range(B)
+    ]
+    assert_close(mechanism(q, k, v, q, AttentionArgs()), torch.cat(alone))
+    assert not torch.allclose(mechanism.train()(q, k, v, q, AttentionArgs()), torch.cat(alone))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_what_needs_pairs_is_refused() -> None:
     with pytest.raises(InputError, match="auto-correlation has no weights of pairs, so it takes no mask"):
         layer(x, mask=torch.ones(1, 1, 13, 13, dtype=torch.bool))
     with pytest.raises(InputError, match="takes no dropout"):
-        layer.mechanism(x, x, x, x, Terms(dropout=0.1))
+        layer.mechanism(x, x, x, x, AttentionArgs(dropout=0.1))
     with pytest.raises(InputError, match=r"factor 0\.0 must be positive"):
         AutoCorrelation(0.0)
     with pytest.raises(InputError, match="unknown argument of model autoformer 'primer'"):
@@ -145,18 +147,18 @@ def test_a_season_norm_leaves_no_level() -> None:
 def test_autoformer_has_the_published_number_of_parameters(channels: int, expected: int) -> None:
     with torch.device("meta"):
         model = create_model(
-            "autoformer", lookback=96, horizon=96, channels=channels, marks=4, **settings("ETTh1", 96)["model"]
+            "autoformer", lookback=96, horizon=96, channels=channels, time_features=4, **settings("ETTh1", 96)["model"]
         )
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
-@pytest.mark.parametrize("marks", [0, 3])
+@pytest.mark.parametrize("time_features", [0, 3])
 @pytest.mark.parametrize(("encoders", "decoders"), [(1, 1), (2, 1), (1, 3)])
-def test_autoformer_parameters_follow_the_formula(marks: int, encoders: int, decoders: int) -> None:
-    model = small(marks=marks, n_layers=encoders, n_decoders=decoders)
+def test_autoformer_parameters_follow_the_formula(time_features: int, encoders: int, decoders: int) -> None:
+    model = small(time_features=time_features, n_layers=encoders, n_decoders=decoders)
     d, f = 8, 12
     layers = encoders * (4 * (d * d + d) + 2 * d * f) + decoders * (8 * (d * d + d) + 2 * d * f + 3 * d * N)
-    expected = 2 * (3 * N * d + marks * d) + layers + 4 * d + d * N + N
+    expected = 2 * (3 * N * d + time_features * d) + layers + 4 * d + d * N + N
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
@@ -165,7 +167,7 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
     """One encoder and one decoder layer, written out with the weights of the module."""
     model = small(n_layers=1, label=6).train(training)
     w = dict(model.named_parameters())
-    x, marks = inputs()
+    x, time_features = inputs()
 
     def linear(name: str, z: Tensor) -> Tensor:
         bias = w.get(f"{name}.bias")
@@ -192,7 +194,7 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
     def trend_of(z: Tensor) -> Tensor:
         return decompose_by_loops(z, 5)[1]
 
-    memory = circular("embed_past.values", x) + linear("embed_past.marks", marks[:, :L])
+    memory = circular("embed_past.values", x) + linear("embed_past.time_features", time_features[:, :L])
     memory = memory + correlate("encoders.0.attention", memory, memory)
     memory = memory - trend_of(memory)
     memory = memory + feed("encoders.0.feed", memory)
@@ -200,7 +202,7 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
 
     season = torch.cat([(x - trend_of(x))[:, -6:], torch.zeros(B, S, N, dtype=x.dtype)], 1)
     trend = torch.cat([trend_of(x)[:, -6:], x.mean(1, keepdim=True).repeat(1, S, 1)], 1)
-    z = circular("embed_future.values", season) + linear("embed_future.marks", marks[:, L - 6 :])
+    z = circular("embed_future.values", season) + linear("embed_future.time_features", time_features[:, L - 6 :])
     trends = torch.zeros_like(z)
     for part in (
         lambda z: correlate("decoders.0.attention", z, z),
@@ -212,32 +214,32 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
         z = z - trend_of(z)
     trend = trend + circular("decoders.0.trend", trends)
     expected = (trend + linear("head", norm("norm_future", z)))[:, -S:]
-    assert_close(model(x, marks), expected, rtol=1e-10, atol=1e-10)
+    assert_close(model(x, time_features), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_the_decoder_knows_the_calendar_of_the_future_and_nothing_else_of_it() -> None:
     model = small(label=6).eval()
-    x, marks = inputs()
+    x, time_features = inputs()
     season, trend = model._start(x)
     assert season.shape == trend.shape == (B, 6 + S, N)
     assert not season[:, 6:].any()
     assert_close(trend[:, 6:], x.mean(1, keepdim=True).expand(-1, S, -1))
-    later = marks.clone()
+    later = time_features.clone()
     later[:, L:] += torch.rand(S, 1)
-    assert not torch.allclose(model(x, later), model(x, marks))
+    assert not torch.allclose(model(x, later), model(x, time_features))
 
 
 def test_a_forecast_in_eval_mode_does_not_depend_on_the_rest_of_the_batch() -> None:
     model = small().eval()
-    x, marks = inputs()
-    alone = torch.cat([model(x[b : b + 1], marks[b : b + 1]) for b in range(B)])
-    assert_close(model(x, marks), alone)
+    x, time_features = inputs()
+    alone = torch.cat([model(x[b : b + 1], time_features[b : b + 1]) for b in range(B)])
+    assert_close(model(x, time_features), alone)
 
 
 def test_autoformer_works_without_marks_and_with_any_label() -> None:
     x, _ = inputs()
     for label in (0, 1, L):
-        assert small(marks=0, label=label)(x).shape == (B, S, N)
+        assert small(time_features=0, label=label)(x).shape == (B, S, N)
     assert small().label == L // 2
     assert small()(x).shape == (B, S, N)
     with pytest.raises(InputError, match="label 21 must lie between 0 and the look-back 20"):
@@ -247,9 +249,9 @@ def test_autoformer_works_without_marks_and_with_any_label() -> None:
 
 
 def test_a_window_norm_can_be_added() -> None:
-    x, marks = inputs()
+    x, time_features = inputs()
     model = small(norm="instance").eval()
-    assert_close(model(10 * x + 3, marks), 10 * model(x, marks) + 3, rtol=1e-3, atol=1e-3)
+    assert_close(model(10 * x + 3, time_features), 10 * model(x, time_features) + 3, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

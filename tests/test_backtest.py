@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from primecast import forecaster as forecaster_module
-from primecast.backtest import tabulate
-from primecast.data.frames import ConstantChannelWarning, future_index
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster
+from primecast.forecasting import forecaster as forecaster_module
+from primecast.forecasting.backtesting import tabulate
+from primecast.forecasting.forecaster import Forecaster
+from primecast.frames.read import ConstantChannelWarning, future_index
 from tests.test_forecaster import SMALL, waves
 
 
@@ -166,7 +166,7 @@ def test_origins_before_a_channels_first_value_are_refused(fitted: Forecaster) -
 def test_a_model_refitted_on_all_rows_is_not_tested_on_them() -> None:
     df = waves(601)
     forecaster = Forecaster(**{**SMALL, "epochs": 1, "refit": True}).fit(df.iloc[:499])
-    for look in (forecaster.backtest, forecaster.relations, forecaster.fragility):
+    for look in (forecaster.backtest, forecaster.relations, forecaster.sensor_ablation):
         with pytest.raises(
             InputError, match="rows until 2024-03-21 18:00:00 were trained on; of later ones at least 7"
         ):

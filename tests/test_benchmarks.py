@@ -152,7 +152,7 @@ def test_the_grid_has_the_batches_of_the_paper() -> None:
 def test_a_benchmarked_step_trains_and_has_the_shape_of_its_data_set() -> None:
     training.check()
     assert training._calendar("Weather", 3).shape == (3, 192, 4)
-    few = training.make_step("Traffic", "paper", "prime, 2 units per head", channels=11, batch=1, marks=False)
+    few = training.make_step("Traffic", "paper", "prime, 2 units per head", channels=11, batch=1, time_features=False)
     assert math.isfinite(few())
 
 

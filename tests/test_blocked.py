@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from primecast import blocked
-from primecast.attention import Prime, factored_mix, factored_scores
-from primecast.blocked import blocked_attention
+from primecast.nn import prime_kernel
+from primecast.nn.attention import Prime, factored_mix, factored_scores
+from primecast.nn.prime_kernel import blocked_attention
 
 Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]
 
@@ -54,8 +54,8 @@ def compare(given: Case, *, rtol: float = 1e-10, grad_rtol: float = 1e-10) -> No
 def test_blocked_equals_plain_in_forward_and_all_gradients(
     monkeypatch: pytest.MonkeyPatch, block: int, grouped: bool, base: bool
 ) -> None:
-    monkeypatch.setattr(blocked, "BLOCK", block)
-    monkeypatch.setattr(blocked, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(prime_kernel, "BLOCK", block)
+    monkeypatch.setattr(prime_kernel, "FEWEST_ROWS", 2)
     compare(case(grouped=grouped, base=base))
 
 

@@ -23,10 +23,10 @@ import pytest
 from primecast.data import catalog
 from primecast.data.catalog import CATALOG, Entry, fetch, load_dataset
 from primecast.data.nyc import UNITS, nyc_weather, unit_of
-from primecast.data.presets import OWN, PRESETS, preset
 from primecast.data.synthetic import SYSTEMS
 from primecast.data.windows import Dataset, split
 from primecast.errors import InputError
+from primecast.models.presets import OWN, PRESETS, preset
 
 PAPER_SETS = [
     *("ETTh1", "ETTh2", "ETTm1", "ETTm2", "Exchange", "Weather", "Solar-Energy", "ECL", "Traffic", "PEMS03", "PEMS08")
@@ -87,7 +87,7 @@ def test_window_counts_are_those_of_the_published_benchmark(name: str) -> None:
 
 def test_the_catalog_holds_the_papers_sets_and_ours() -> None:
     assert list(CATALOG) == PAPER_SETS + OUR_SETS
-    assert {name for name, entry in CATALOG.items() if not entry.marks} == {
+    assert {name for name, entry in CATALOG.items() if not entry.time_features} == {
         *("Solar-Energy", "PEMS03", "PEMS08", "traffic-20", "pems08-tail", *SYSTEMS)
     }
     assert all(entry.licence and entry.notes and entry.source for entry in CATALOG.values())
@@ -200,7 +200,7 @@ def test_a_csv_set_puts_the_target_last_and_keeps_dates_apart(tmp_path: Path, mo
     np.testing.assert_array_equal(dataset.values[:2], [[0, 2, 1], [3, 5, 4]])
     assert isinstance(dataset.index, pd.DatetimeIndex)
     assert dataset.index[1] == pd.Timestamp("2016-07-01 01:00")
-    assert dataset.marks and dataset.season == 24
+    assert dataset.time_features and dataset.season == 24
 
 
 def test_flaws_of_a_published_set_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_solar_is_plain_text_without_dates(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "solar_AL.txt").write_text("0.5,1\n2,3\n4,5\n")
     dataset = load_dataset("Solar-Energy", tmp_path)
     np.testing.assert_array_equal(dataset.values, [[0.5, 1], [2, 3], [4, 5]])
-    assert dataset.index is None and not dataset.marks
+    assert dataset.index is None and not dataset.time_features
 
 
 def test_text_may_be_separated_by_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def test_pems_is_the_flow_of_its_sensors(name: str, tmp_path: Path, monkeypatch:
     dataset = load_dataset(name, tmp_path)
     np.testing.assert_array_equal(dataset.values, data[:, :, 0])
     splits = split(dataset, lookback=7, horizon=3)
-    assert splits.train.marks is None
+    assert splits.train.time_features is None
     assert bool(splits.train.series.isfinite().all())
 
 
@@ -509,7 +509,7 @@ def test_nyc_weather_as_a_data_set_has_its_gaps_interpolated() -> None:
     assert isinstance(at, int)
     neighbours = dataset.values[[at - 1, at + 1], channel]
     assert dataset.values[at, channel] == pytest.approx(neighbours.mean())
-    assert split(dataset, lookback=96, horizon=24).test.mark_count == 4
+    assert split(dataset, lookback=96, horizon=24).test.n_time_features == 4
 
 
 # ---------------------------------------------------------------- the real files, where there are some
@@ -524,7 +524,7 @@ def test_the_real_file_loads_and_splits(name: str) -> None:
     entry = CATALOG[name]
     dataset = load_dataset(name)
     assert dataset.values.shape == (entry.rows, entry.channels)
-    assert (dataset.index is not None) == entry.marks
+    assert (dataset.index is not None) == entry.time_features
     splits = split(dataset, lookback=96, horizon=entry.horizons[-1])
     train = splits.train.series.double()
     np.testing.assert_allclose(train.mean(0), 0, atol=1e-4)

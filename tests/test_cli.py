@@ -8,15 +8,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from primecast.attention import MECHANISMS
-from primecast.cli import main
+from primecast.cli.app import main
 from primecast.data.catalog import CATALOG
-from primecast.engines import Interrupted
-from primecast.experiment import Spec
-from primecast.losses import LOSSES
+from primecast.experiments.engines import Interrupted
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies import STUDIES
 from primecast.models import ATTENTIONS, CONTROLS, MODELS
-from primecast.primers import KINDS
-from primecast.studies import STUDIES
+from primecast.nn.attention import MECHANISMS
+from primecast.nn.losses import LOSSES
+from primecast.nn.primer import KINDS
 
 QUICK = ["--set", "epochs=1", "--set", "d_model=16", "--set", "n_layers=1", "--set", "batch_size=256"]
 
@@ -109,7 +109,7 @@ def test_a_study_goes_from_specs_to_table_and_figure(
     settings = {"epochs": 1, "d_model": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
     sizes = {"horizon": 7, "lookback": 13, "settings": settings}
     specs = [Spec(dataset="nyc-weather", attention=name, **sizes) for name in ("standard", "prime")]
-    monkeypatch.setattr("primecast.studies.sparsity.specs", lambda quick=False: specs)
+    monkeypatch.setattr("primecast.experiments.studies.sparsity.specs", lambda quick=False: specs)
     folders = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "results")]
     assert call(monkeypatch, "study", "sparsity", "--plan", *folders) == 0
     assert "0 runs are in the store, 2 are missing" in capsys.readouterr().out
@@ -134,7 +134,7 @@ def test_a_study_goes_from_specs_to_table_and_figure(
 def test_a_study_with_a_run_that_failed_says_so_and_leaves_with_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("primecast.studies.kv.specs", lambda quick=False: [Spec(dataset="Traffic")])
+    monkeypatch.setattr("primecast.experiments.studies.kv.specs", lambda quick=False: [Spec(dataset="Traffic")])
     monkeypatch.delenv("PRIMECAST_DATA", raising=False)
     assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path), "--data-dir", str(tmp_path)) == 1
     assert "failed: Traffic 96->96" in (err := capsys.readouterr().err) and "traffic.csv" in err
@@ -146,7 +146,7 @@ def test_an_interrupted_study_says_what_is_left_and_leaves_with_exit_code_130(
     def interrupted(*_: object, **__: object) -> None:
         raise Interrupted("3 of 5 runs are there")
 
-    monkeypatch.setattr("primecast.experiment.run_all", interrupted)
+    monkeypatch.setattr("primecast.experiments.experiment.run_all", interrupted)
     assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path)) == 130
     assert capsys.readouterr().err == "primecast: 3 of 5 runs are there\n"
 
@@ -161,7 +161,7 @@ def test_the_demo_does_the_whole_job(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr("primecast.demo.EPOCHS", 1)
+    monkeypatch.setattr("primecast.cli.demo.EPOCHS", 1)
     assert call(monkeypatch, "demo", "--out", str(tmp_path)) == 0
     shown = capsys.readouterr().out
     for word in (

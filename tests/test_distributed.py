@@ -23,10 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from primecast.distributed import Team, join, launched, leads, own_device
 from primecast.errors import InputError, TrainingError
-from primecast.resume import hold
-from primecast.training import Loss, evaluate
+from primecast.training.checkpoint import lock_state_dir
+from primecast.training.distributed import ProcessGroup, is_main, join, launched, own_device
+from primecast.training.loop import Loss, evaluate
 from tests.test_training import HORIZON, Source, Tiny, train_tiny, weights
 
 ROOT = Path(__file__).parent.parent
@@ -43,8 +43,8 @@ class Own(Tiny):
         self.unused = nn.Parameter(torch.ones(2))
         self.register_buffer("flags", torch.tensor([True, False, True]))
 
-    def training_loss(self, x: Tensor, y: Tensor, marks: Tensor | None, loss: Loss) -> Tensor:
-        return loss(self(x, marks), y) + 0.1 * self.head.weight.square().mean()
+    def training_loss(self, x: Tensor, y: Tensor, time_features: Tensor | None, loss: Loss) -> Tensor:
+        return loss(self(x, time_features), y) + 0.1 * self.head.weight.square().mean()
 
 
 class Sometimes(Tiny):
@@ -53,8 +53,8 @@ class Sometimes(Tiny):
     def __init__(self) -> None:
         super().__init__(dropout=0.0)
 
-    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
-        return super().forward(x, marks if len(x) > 1 else None)
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
+        return super().forward(x, time_features if len(x) > 1 else None)
 
 
 class Normed(Tiny):
@@ -64,8 +64,8 @@ class Normed(Tiny):
         super().__init__(dropout=0.0)
         self.norm = nn.BatchNorm1d(HORIZON)
 
-    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
-        return self.norm(super().forward(x, marks))
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
+        return self.norm(super().forward(x, time_features))
 
 
 class Wild(Tiny):
@@ -325,7 +325,7 @@ def test_processes_with_different_arguments_are_told_so(pairs: Pairs) -> None:
 
 
 def test_a_folder_in_use_stops_all_with_one_sentence(pairs: Pairs, tmp_path: Path) -> None:
-    with hold(tmp_path, Team()):
+    with lock_state_dir(tmp_path, ProcessGroup()):
         first, second = pairs.run("train", state=str(tmp_path))
     assert first["error"] == second["error"]
     assert "is in use by another process" in first["error"]
@@ -376,11 +376,11 @@ def test_the_command_under_torchrun_prints_the_row_of_one_process_once() -> None
 def test_a_process_alone_is_a_team_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    assert join(torch.device("cpu")) == Team(0, 1)
-    assert leads() and not launched()
+    assert join(torch.device("cpu")) == ProcessGroup(0, 1)
+    assert is_main() and not launched()
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
-    assert join(torch.device("cpu")) == Team(0, 1)
+    assert join(torch.device("cpu")) == ProcessGroup(0, 1)
 
 
 def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +388,7 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("RANK", "5")
     monkeypatch.setenv("WORLD_SIZE", "7")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert not leads()
+    assert not is_main()
     assert own_device(torch.device("cuda")) == torch.device("cuda:1")
     assert own_device(torch.device("cuda:3")) == torch.device("cuda:3")
     assert own_device(torch.device("cpu")) == torch.device("cpu")
@@ -397,7 +397,7 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatc
 
 
 def test_seeds_of_processes_are_their_own_and_the_leaders_is_the_seed() -> None:
-    seeds = [Team(rank, 7).own_seed(seed) for rank in range(7) for seed in (0, 1, 2)]
+    seeds = [ProcessGroup(rank, 7).own_seed(seed) for rank in range(7) for seed in (0, 1, 2)]
     assert len(set(seeds)) == 21
     assert seeds[:3] == [0, 1, 2]
     assert all(0 <= seed < 2**63 for seed in seeds)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.layers import moving_average
 from primecast.models import create_model
 from primecast.models.patchtst import TokenBatchNorm, patches
+from primecast.nn.layers import moving_average
 from tests.reference import dlinear_by_loops, moving_average_by_loops, patches_by_slices
 
 B, L, S, N = 2, 29, 11, 5
@@ -50,7 +50,7 @@ def test_every_step_of_the_window_counts(name: str) -> None:
 @pytest.mark.parametrize("name", ["dlinear", "patchtst"])
 def test_marks_are_accepted_and_not_used(name: str) -> None:
     x = windows()
-    forecaster = model(name, marks=3)
+    forecaster = model(name, time_features=3)
     assert torch.equal(forecaster(x, torch.rand(B, L + S, 3, dtype=torch.float64)), forecaster(x))
 
 

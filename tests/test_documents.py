@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 import typer
 
-from primecast.cli import app
+from primecast.cli.app import app
 from primecast.data.catalog import CATALOG
-from primecast.experiment import Spec, parse_setting, resolve
-from primecast.primers import Primer
-from primecast.studies import STUDIES
+from primecast.experiments.experiment import Spec, parse_setting, resolve
+from primecast.experiments.studies import STUDIES
+from primecast.nn.primer import Primer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primecast.dropout import Dropout, draw, drop, share
 from primecast.errors import InputError
+from primecast.nn.dropout import Dropout, draw, drop, share
 
 CPU = torch.device("cpu")
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from primecast.engines import Interrupted, Job, Outcome, Report, _loop, _standing, sweep
-from primecast.engines import SweepDisplay as Display
 from primecast.errors import InputError, TrainingError
-from primecast.experiment import Spec, run, run_all
-from primecast.store import Row, Store
+from primecast.experiments.engines import Interrupted, Job, Outcome, Report, _loop, _standing, sweep
+from primecast.experiments.engines import SweepDisplay as Display
+from primecast.experiments.experiment import Spec, run, run_all
+from primecast.experiments.store import Row, Store
 
 TINY = {"epochs": 2, "d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
 LONG = {**TINY, "epochs": 15, "patience": 15}
@@ -30,9 +30,9 @@ def tiny(seed: int = 0, **settings: object) -> Spec:
 
 SWEEP = """
 import sys
-from primecast.experiment import Spec, run_all
-from primecast.store import Store
-from primecast.engines import Interrupted
+from primecast.experiments.experiment import Spec, run_all
+from primecast.experiments.store import Store
+from primecast.experiments.engines import Interrupted
 try:
     report = run_all(map(Spec.from_json, sys.argv[3:]), Store(sys.argv[1]), workers=2, engine=sys.argv[2])
 except Interrupted as error:
@@ -238,7 +238,7 @@ def test_an_interrupted_sweep_says_what_is_left(tmp_path: Path, monkeypatch: pyt
     store = Store(tmp_path)
     store.add(small_row("a"))
     engine = Pretend(store, interrupt=True)
-    monkeypatch.setattr("primecast.engines.create_engine", lambda *_, **__: engine)
+    monkeypatch.setattr("primecast.experiments.engines.create_engine", lambda *_, **__: engine)
     with pytest.raises(Interrupted, match="1 of 3 runs are there, 2 are left; the same command continues"):
         sweep([Job(key, "") for key in "abc"], store, task=never, progress="off")
     assert not list((tmp_path / "claims").glob("*.json"))

@@ -13,7 +13,7 @@ from torch import nn
 from primecast.data.catalog import load_dataset
 from primecast.data.windows import split
 from primecast.errors import InputError
-from primecast.experiment import (
+from primecast.experiments.experiment import (
     Spec,
     fingerprint,
     key,
@@ -23,10 +23,10 @@ from primecast.experiment import (
     run,
     settings_of,
 )
+from primecast.experiments.store import Store
 from primecast.models import MODELS, attention_options, create_model
-from primecast.primers import Primer
-from primecast.store import Store
-from primecast.training import evaluate
+from primecast.nn.primer import Primer
+from primecast.training.loop import evaluate
 
 QUICK = {"epochs": 1, "d_model": 16, "n_layers": 1, "batch_size": 256}
 
@@ -228,14 +228,16 @@ def test_an_argument_that_is_added_later_does_not_change_a_key(monkeypatch: pyte
 
     class Grown(build):  # type: ignore[misc, valid-type]
         def __init__(
-            self, *, lookback: int, horizon: int, channels: int, marks: int = 0, d_model: int = 128, n_heads: int = 8,
+            self, *, lookback: int, horizon: int, channels: int, time_features: int = 0, d_model: int = 128, n_heads: int = 8,
             n_layers: int = 2, d_ff: int | None = None, dropout: float = 0.1, activation: str = "gelu",
             norm: str = "instance", mechanism: str = "dot", modulate: str = "kv", zero_output: bool = False,
             primer: Any = None, new: str = "neutral",
         ) -> None:  # fmt: skip
             raise NotImplementedError
 
-    monkeypatch.setattr("primecast.experiment.MODELS", {"itransformer": replace(MODELS["itransformer"], build=Grown)})
+    monkeypatch.setattr(
+        "primecast.experiments.experiment.MODELS", {"itransformer": replace(MODELS["itransformer"], build=Grown)}
+    )
     assert key_with() == before != key_with(settings={"new": "other"})
 
 
@@ -251,8 +253,8 @@ def test_a_default_that_is_changed_keeps_its_keys_when_its_former_value_is_told(
         ) -> None:  # fmt: skip
             raise NotImplementedError
 
-    monkeypatch.setattr("primecast.experiment.Primer", Changed)
-    monkeypatch.setattr("primecast.experiment.FORMER_DEFAULTS", {"primer.base": "zero"})
+    monkeypatch.setattr("primecast.experiments.experiment.Primer", Changed)
+    monkeypatch.setattr("primecast.experiments.experiment.FORMER_DEFAULTS", {"primer.base": "zero"})
     assert (key_with(settings={"primer.base": "zero"}), key_with()) == before
 
 
@@ -330,7 +332,7 @@ def test_probes_are_asked_of_the_trained_model_and_their_arrays_lie_beside_the_r
         assert not model.training
         return {"channels": splits.test.channels, "set": dataset.name, "map": np.eye(3, dtype=np.float32)}
 
-    monkeypatch.setattr("primecast.probes.PROBES", {"mine": probe})
+    monkeypatch.setattr("primecast.analysis.probes.PROBES", {"mine": probe})
     spec = Spec(dataset="nyc-weather", horizon=24, attention="standard", settings=QUICK, probes=("mine",))
     row = run(spec, progress="off")
     assert row.fields["probes"] == {"mine": {"channels": 24, "set": "nyc-weather"}}
@@ -382,7 +384,7 @@ def test_a_changed_future_never_changes_a_past_score(attention: str) -> None:
     """Rows from the middle of the test part on are changed: the windows that end before them score as before."""
     dataset = load_dataset("nyc-weather")
     options = attention_options("itransformer", attention)
-    sizes = {"lookback": 24, "horizon": 12, "channels": 24, "marks": 4, "d_model": 16}
+    sizes = {"lookback": 24, "horizon": 12, "channels": 24, "time_features": 4, "d_model": 16}
     model = create_model("itransformer", **sizes, seed=0, **options)
     before = split(dataset, lookback=24, horizon=12).test
     border = before.start + len(before) // 2

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from primecast.data.windows import time_features
+from primecast.data.windows import calendar_features
 from primecast.errors import InputError
-from primecast.export import export_forecaster, export_onnx, export_program, exportable
-from primecast.forecaster import Forecaster
+from primecast.forecasting.export import export_forecaster, export_onnx, export_program, exportable
+from primecast.forecasting.forecaster import Forecaster
 from primecast.models import MODELS, create_model
 
 L, S, N, M = 19, 7, 5, 3
@@ -46,8 +46,8 @@ def needs_onnx() -> Any:
 
 def small(name: str, **options: Any) -> nn.Module:
     accepted = signature(MODELS[name].build).parameters
-    marks = {"marks": M} if "marks" in accepted else {}
-    model = create_model(name, lookback=L, horizon=S, channels=N, **{**SMALL.get(name, {}), **marks, **options})
+    time_features = {"time_features": M} if "time_features" in accepted else {}
+    model = create_model(name, lookback=L, horizon=S, channels=N, **{**SMALL.get(name, {}), **time_features, **options})
     for parameter in model.parameters():  # as after training: nothing is at its start, which may be zero
         parameter.data += 0.1 * torch.randn_like(parameter)
     return model.eval()
@@ -66,7 +66,10 @@ def run(path: Path, **inputs: np.ndarray) -> np.ndarray:
 
 PRIMERS = {"": None, "prime": "full", "free": "free"}
 VARIANTS = [
-    f"{name}+{kind}".rstrip("+") for name, entry in MODELS.items() for kind in PRIMERS if entry.primable or not kind
+    f"{name}+{kind}".rstrip("+")
+    for name, entry in MODELS.items()
+    for kind in PRIMERS
+    if entry.supports_primer or not kind
 ]
 
 
@@ -77,24 +80,26 @@ def variant(name: str) -> nn.Module:
 
 def check_program(name: str) -> None:
     model = variant(name)
-    program = export_program(model, lookback=L, horizon=S, channels=N, marks=M)
+    program = export_program(model, lookback=L, horizon=S, channels=N, time_features=M)
     for batch in (1, 5):
-        x, marks = windows(batch)
-        assert_close(program.module()(x, marks), model(x, marks), rtol=1e-5, atol=1e-5)
+        x, time_features = windows(batch)
+        assert_close(program.module()(x, time_features), model(x, time_features), rtol=1e-5, atol=1e-5)
 
 
 def check_onnx(name: str, path: Path) -> None:
     model = variant(name)
     if name in NOT_AS_ONNX:
         with pytest.raises(InputError, match=f"cannot be (exported|written as ONNX): {NOT_AS_ONNX[name]}"):
-            export_onnx(model, path, lookback=L, horizon=S, channels=N, marks=M)
+            export_onnx(model, path, lookback=L, horizon=S, channels=N, time_features=M)
         assert not path.exists()
         return
-    export_onnx(model, path, lookback=L, horizon=S, channels=N, marks=M)
+    export_onnx(model, path, lookback=L, horizon=S, channels=N, time_features=M)
     for batch in (1, 5):
-        x, marks = windows(batch)
-        expected = model(x, marks).detach().numpy()
-        np.testing.assert_allclose(run(path, x=x.numpy(), marks=marks.numpy()), expected, rtol=1e-5, atol=1e-5)
+        x, time_features = windows(batch)
+        expected = model(x, time_features).detach().numpy()
+        np.testing.assert_allclose(
+            run(path, x=x.numpy(), time_features=time_features.numpy()), expected, rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", ["itransformer+prime", "itransformer+free"])
@@ -139,8 +144,8 @@ def test_the_copy_computes_by_products_and_the_model_stays_as_it_is() -> None:
     assert forms == ["auto", "auto"] == [module.form for module in model.modules() if hasattr(module, "form")]
     assert [module.form for module in twin.modules() if hasattr(module, "form")] == ["matrix", "matrix"]
     assert model.training and not twin.training and all(p.requires_grad for p in model.parameters())
-    x, marks = windows(2)
-    assert_close(twin(x, marks), model.eval()(x, marks), rtol=1e-5, atol=1e-5)
+    x, time_features = windows(2)
+    assert_close(twin(x, time_features), model.eval()(x, time_features), rtol=1e-5, atol=1e-5)
 
 
 # ---------------------------------------------------------------- forecasters
@@ -167,7 +172,7 @@ def same_in_units(forecast: np.ndarray, expected: pd.DataFrame, frame: pd.DataFr
     assert error.max() < 1e-5
 
 
-@pytest.mark.filterwarnings("ignore::primecast.data.frames.ConstantChannelWarning")
+@pytest.mark.filterwarnings("ignore::primecast.frames.read.ConstantChannelWarning")
 def test_a_forecaster_alone_in_a_file_takes_and_returns_original_units(tmp_path: Path) -> None:
     needs_onnx()
     forecaster, frame = fitted(past=["valve"], future=["holiday"])
@@ -192,7 +197,7 @@ def test_a_forecaster_alone_in_a_file_takes_and_returns_original_units(tmp_path:
     rows = frame.iloc[-int(facts["lookback"]) :]
     inputs = {
         "window": rows[channels].to_numpy()[None],
-        "calendar": time_features(pd.DatetimeIndex(rows.index.append(known.index))).numpy()[None],
+        "calendar": calendar_features(pd.DatetimeIndex(rows.index.append(known.index))).numpy()[None],
         "future": np.concatenate([rows[future], known[future]])[None],
     }
     (forecast,) = session.run(["forecast"], inputs)

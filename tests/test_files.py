@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from primecast.errors import InputError
-from primecast.files import read_json, write_bytes_atomically, write_json
-from primecast.tensors import load_tensors, load_weights, save_tensors
+from primecast.storage.atomic import read_json, write_bytes_atomically, write_json
+from primecast.storage.tensors import load_tensors, load_weights, save_tensors
 
 
 def test_bytes_arrive_whole_in_a_folder_that_did_not_exist(tmp_path: Path) -> None:

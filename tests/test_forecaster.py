@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 import torch
 
-from primecast.data.ahead import UnknownFutureWarning
-from primecast.data.frames import ConstantChannelWarning, dataset_from_frame, lengthen
-from primecast.data.roles import of_known
-from primecast.data.windows import split, time_features
+from primecast.data.windows import calendar_features, split
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster, NotFittedError
-from primecast.losses import mse
+from primecast.forecasting.forecaster import Forecaster, NotFittedError
+from primecast.frames.future_covariates import UnknownFutureWarning
+from primecast.frames.read import ConstantChannelWarning, dataset_from_frame, lengthen
+from primecast.frames.roles import masked_loss
 from primecast.models import create_model
-from primecast.training import fit
+from primecast.nn.losses import mse
+from primecast.training.loop import fit
 
 SMALL: dict[str, Any] = {
     "horizon": 7, "lookback": 19, "epochs": 2, "batch_size": 64, "progress": "off",
@@ -80,12 +80,14 @@ def test_bfloat16_trains_another_model_that_forecasts_in_float32(fitted: Forecas
 def test_the_forecaster_goes_the_way_of_the_benchmark(fitted: Forecaster) -> None:
     df = waves()
     splits = split(dataset_from_frame(df), lookback=19, horizon=7)
-    model = create_model("itransformer", lookback=19, horizon=7, channels=3, marks=4, seed=0, **SMALL["model_args"])
+    model = create_model(
+        "itransformer", lookback=19, horizon=7, channels=3, time_features=4, seed=0, **SMALL["model_args"]
+    )
     fit(model, splits.train, splits.val, loss=mse, lr=5e-4, batch_size=64, epochs=2, patience=3, seed=0, progress="off")
     window = torch.from_numpy(splits.scaler.transform(df.to_numpy()[-19:])).float()[None]
     index = pd.DatetimeIndex(df.index[-19:]).append(pd.DatetimeIndex(fitted.predict().index))
     with torch.no_grad():
-        by_hand = splits.scaler.inverse(model(window, time_features(index)[None])[0].double().numpy())
+        by_hand = splits.scaler.inverse(model(window, calendar_features(index)[None])[0].double().numpy())
     np.testing.assert_allclose(fitted.predict().to_numpy(), by_hand, rtol=1e-5, atol=1e-6)
 
 
@@ -496,7 +498,7 @@ def test_the_past_of_a_covariate_is_looked_at_and_not_forecast() -> None:
     assert with_past.scores_.mse < 0.3 * alone.scores_.mse
     assert with_past.backtest(windows=2).scores.index.tolist() == ["flow", "overall"]
     assert with_past.relations().lead.loc["valve", "flow"] == 3
-    assert with_past.fragility().growth.loc["flow", "valve"] > 0.5
+    assert with_past.sensor_ablation().growth.loc["flow", "valve"] > 0.5
 
 
 def test_covariates_survive_save_and_load(tmp_path: Path) -> None:
@@ -516,7 +518,9 @@ def test_covariates_that_cannot_be_are_refused() -> None:
         Forecaster(**SMALL, past=["noise"], future=["noise"])
     with pytest.raises(InputError, match="past is 'noise'; it must be a list"):
         Forecaster(**SMALL, past="noise")
-    with pytest.raises(InputError, match="model 'dlinear' looks at no marks, so it cannot use future covariates"):
+    with pytest.raises(
+        InputError, match="model 'dlinear' looks at no time features, so it cannot use future covariates"
+    ):
         Forecaster(horizon=3, model="dlinear", future=["noise"])
 
 
@@ -554,11 +558,11 @@ def test_a_loss_of_what_is_known_is_the_loss_of_the_rest() -> None:
     holed = truth.detach().clone()
     holed[1, 2, 0] = holed[4, 0, 1] = math.nan
     known = ~holed.isnan()
-    value = of_known(mse)(forecast, holed)
+    value = masked_loss(mse)(forecast, holed)
     assert value.item() == pytest.approx((forecast - truth)[known].square().mean().item())
     (gradient,) = torch.autograd.grad(value, forecast)
     assert (gradient[~known] == 0).all() and gradient.isfinite().all()
-    assert of_known(mse)(forecast, torch.full_like(holed, math.nan)).item() == 0
+    assert masked_loss(mse)(forecast, torch.full_like(holed, math.nan)).item() == 0
 
 
 # ---------------------------------------------------------------- manners

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primecast.data.frames import (
+from primecast.data.nyc import nyc_weather
+from primecast.data.windows import split
+from primecast.errors import InputError
+from primecast.frames.read import (
     ConstantChannelWarning,
     as_stamps,
     dataset_from_frame,
@@ -24,9 +27,6 @@ from primecast.data.frames import (
     validate,
     widen,
 )
-from primecast.data.nyc import nyc_weather
-from primecast.data.windows import split
-from primecast.errors import InputError
 
 
 def hourly(rows: int = 11, channels: tuple[str, ...] = ("a", "b", "c")) -> pd.DataFrame:
@@ -558,7 +558,7 @@ def test_a_frame_becomes_a_data_set_that_can_be_split() -> None:
     assert (dataset.name, dataset.names, dataset.season) == ("plant", ("a", "b", "3"), 24)
     np.testing.assert_array_equal(dataset.values, frame.to_numpy())
     splits = split(dataset, lookback=7, horizon=5)
-    assert (len(splits.train), len(splits.test), splits.train.mark_count) == (147 - 11, 42 - 4, 4)
+    assert (len(splits.train), len(splits.test), splits.train.n_time_features) == (147 - 11, 42 - 4, 4)
     assert dataset_from_frame(frame, season=5).season == 5
 
 

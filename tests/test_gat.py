@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from primecast.attention import MultiHeadAttention, Prime, join_heads, split_heads
 from primecast.errors import InputError
 from primecast.models import create_model
 from primecast.models.gat import GAT, SCORINGS, EdgeAttention, draw_graph, edge_softmax, prime_edges
 from primecast.models.itransformer import ITransformer
-from primecast.primers import TABLES, Primer
+from primecast.nn.attention import MultiHeadAttention, Prime, join_heads, split_heads
+from primecast.nn.primer import TABLES, Primer
 from tests.reference import edge_attention_by_loops
 
 B, L, S, N, M = 3, 19, 11, 5, 2
@@ -30,7 +30,7 @@ def mask_of(edges: Tensor, nodes: int = T) -> Tensor:
 
 def small(**options: Any) -> GAT:
     torch.manual_seed(0)
-    sizes = {"d_model": D, "n_heads": H, "marks": M, "density": 0.5}
+    sizes = {"d_model": D, "n_heads": H, "time_features": M, "density": 0.5}
     model = create_model("gat", lookback=L, horizon=S, channels=N, attention="standard", **{**sizes, **options})
     assert isinstance(model, GAT)
     return model.double().eval()
@@ -52,7 +52,7 @@ PRIMERS: dict[str, dict[str, Any]] = {
     "full, learned base": {"kind": "full", "learn_base": True, "base": "identity"},
     "full, per layer": {"kind": "full", "layers": 2, "learn_base": True},
     "full, sparse": {"kind": "full", "sparsity": 0.4, "tokens": T},
-    "full, no self, no marks": {"kind": "full", "prime_self": False, "prime_covariates": False},
+    "full, no self, no time features": {"kind": "full", "prime_self": False, "prime_covariates": False},
     "full, not normalised": {"kind": "full", "normalize": False},
     "full, by products": {"kind": "full", "form": "matrix"},
     "permuted": {"kind": "full", "pairing": "permuted", "tokens": T},
@@ -206,12 +206,12 @@ def test_with_dot_scoring_it_is_itransformer_masked_by_its_graph(primer: Any, de
     """The same weights, forward and all gradients; at density 1 no pair is masked and it is iTransformer itself."""
     sparse = small(scoring="dot", primer=primer, density=density)
     dense = create_model(
-        "itransformer", lookback=L, horizon=S, channels=N, marks=M, d_model=D, n_heads=H, primer=primer
+        "itransformer", lookback=L, horizon=S, channels=N, time_features=M, d_model=D, n_heads=H, primer=primer
     )
     dense.load_state_dict({name: value for name, value in sparse.state_dict().items() if name != "edges"})
     dense = dense.double().eval()
     assert isinstance(dense, ITransformer)
-    x, marks = inputs()
+    x, time_features = inputs()
     up = torch.randn(B, S, N, dtype=torch.float64)
     if density < 1:
         for block in dense.blocks:
@@ -219,7 +219,7 @@ def test_with_dot_scoring_it_is_itransformer_masked_by_its_graph(primer: Any, de
                 lambda module, args, kwargs: (args, kwargs | {"mask": mask_of(sparse.edges)[None, None]}),
                 with_kwargs=True,
             )
-    fast, slow = sparse(x, marks), dense(x, marks)
+    fast, slow = sparse(x, time_features), dense(x, time_features)
     assert_close(fast, slow)
     (fast * up).sum().backward()
     (slow * up).sum().backward()
@@ -233,30 +233,30 @@ def test_with_dot_scoring_it_is_itransformer_masked_by_its_graph(primer: Any, de
 def test_a_drawn_graph_ties_the_model_to_the_order_of_its_channels_and_a_full_one_does_not(
     scoring: str, primer: str | None
 ) -> None:
-    x, marks = inputs()
+    x, time_features = inputs()
     order = torch.tensor([3, 0, 4, 1, 2])
     full, drawn = (small(scoring=scoring, primer=primer, density=density) for density in (1.0, 0.5))
-    assert_close(full(x[..., order], marks), full(x, marks)[..., order])
-    assert not torch.allclose(drawn(x[..., order], marks), drawn(x, marks)[..., order])
+    assert_close(full(x[..., order], time_features), full(x, time_features)[..., order])
+    assert not torch.allclose(drawn(x[..., order], time_features), drawn(x, time_features)[..., order])
 
 
 @pytest.mark.parametrize("scoring", list(SCORINGS))
 @pytest.mark.parametrize("primer", [None, "full"])
 def test_a_node_hears_itself_and_its_neighbours_only(scoring: str, primer: str | None) -> None:
     model = small(scoring=scoring, primer=primer, density=0.3, n_layers=1)
-    x, marks = inputs()
-    before = model(x, marks)
+    x, time_features = inputs()
+    before = model(x, time_features)
     for channel in range(N):
         other = x.clone()
         other[..., channel] = torch.randn(B, L, dtype=x.dtype)
-        changed = (model(other, marks) - before).abs().amax((0, 1)) > 1e-12
+        changed = (model(other, time_features) - before).abs().amax((0, 1)) > 1e-12
         assert torch.equal(changed, mask_of(model.edges)[:N, channel])
 
 
 @pytest.mark.parametrize("primer", [None, "full"])
 def test_without_neighbours_every_channel_is_forecast_alone(primer: str | None) -> None:
-    model = small(density=0.0, primer=primer, marks=0)
-    alone = small(density=0.0, primer=primer, marks=0)
+    model = small(density=0.0, primer=primer, time_features=0)
+    alone = small(density=0.0, primer=primer, time_features=0)
     x, _ = inputs()
     assert model.edges.shape[1] == N
     parts = []
@@ -270,7 +270,7 @@ def test_without_neighbours_every_channel_is_forecast_alone(primer: str | None) 
 def test_without_calendar_its_nodes_fall_away() -> None:
     model = small(primer="full")
     x, _ = inputs()
-    bare = small(primer="full", marks=0)
+    bare = small(primer="full", time_features=0)
     state = {name: value for name, value in model.state_dict().items() if name != "edges"}
     bare.load_state_dict(state, strict=False)
     bare.edges = model.edges[:, (model.edges < N).all(0)]
@@ -314,8 +314,8 @@ def test_the_same_graph_is_drawn_for_the_same_seed_and_saved_with_the_weights() 
     model, other = small(), small(graph_seed=1)
     assert torch.equal(model.edges, small().edges) and not torch.equal(model.edges, other.edges)
     other.load_state_dict(model.state_dict())
-    x, marks = inputs()
-    assert torch.equal(other(x, marks), model(x, marks))
+    x, time_features = inputs()
+    assert torch.equal(other(x, time_features), model(x, time_features))
 
 
 def test_unknown_names_are_listed() -> None:

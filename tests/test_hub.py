@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster
-from primecast.hub import FILES, _hub, pull
+from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.hub import FILES, _hub, pull
 from tests.test_forecaster import SMALL, waves
 
 

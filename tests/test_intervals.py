@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from primecast.data.catalog import load_dataset
 from primecast.data.windows import split
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster
-from primecast.intervals import check_levels, conformal_radius, radius, thinned, track
-from primecast.losses import mse
+from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.intervals import check_levels, conformal_radius, radius, thinned, track
 from primecast.models import create_model
-from primecast.training import fit, predict
+from primecast.nn.losses import mse
+from primecast.training.loop import fit, predict
 
 
 def by_hand(scores: np.ndarray, level: float) -> np.ndarray:

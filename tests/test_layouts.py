@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from primecast.data.frames import lengthen
-from primecast.data.layouts import Layout, open_table, reopen_table
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster
+from primecast.forecasting.forecaster import Forecaster
+from primecast.frames.layouts import Layout, open_table, reopen_table
+from primecast.frames.read import lengthen
 
 QUICK: dict[str, Any] = {"horizon": 3, "lookback": 11, "epochs": 1, "model": "dlinear", "progress": "off"}
 

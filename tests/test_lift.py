@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.experiment import Spec, resolve
-from primecast.losses import mse
+from primecast.experiments.experiment import Spec, resolve
 from primecast.models import create_model, lift, list_models
 from primecast.models.lift import LIFT, Leads, Refiner, aligned, find_leads
-from primecast.primers import lead_lag, standardize
-from primecast.training import fit
+from primecast.nn.losses import mse
+from primecast.nn.primer import lead_lag, standardize
+from primecast.training.loop import fit
 from tests import test_models
 from tests.reference import leads_by_loops, refine_by_loops
 
@@ -199,8 +199,10 @@ def test_what_a_leader_did_last_changes_the_forecast_of_its_follower() -> None:
 def test_every_model_can_be_the_backbone(name: str) -> None:
     sizes = {"lookback": test_models.L, "horizon": test_models.S, "channels": test_models.N}
     options = dict(test_models.SMALL.get(name, {}))
-    marks = options.pop("marks", 0)
-    model = create_model("lift", **sizes, marks=marks, backbone=name, backbone_args=options, leaders=2).eval()
+    time_features = options.pop("time_features", 0)
+    model = create_model(
+        "lift", **sizes, time_features=time_features, backbone=name, backbone_args=options, leaders=2
+    ).eval()
     x, calendar, _ = test_models.inputs()
     forecast = model(x, calendar)
     assert_close(forecast, model.backbone(x, calendar), rtol=1e-4, atol=1e-4)  # type: ignore[operator]
@@ -245,7 +247,7 @@ def test_what_cannot_be_used_is_said(options: dict[str, Any], message: str) -> N
 class Sample(NamedTuple):
     x: Tensor
     y: Tensor
-    marks: Tensor | None
+    time_features: Tensor | None
 
 
 @dataclass

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primecast.errors import InputError
-from primecast.losses import FREDF_ALPHA, LOSSES, create_loss, fredf, huber, mae, mse
+from primecast.nn.losses import FREDF_ALPHA, LOSSES, create_loss, fredf, huber, mae, mse
 
 B, H, N = 2, 7, 5
 

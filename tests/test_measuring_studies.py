@@ -13,18 +13,26 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from primecast import models, probes
+from primecast import models
+from primecast.analysis import probes
+from primecast.analysis.statistics import blocks_frame
 from primecast.data import load_dataset, split
 from primecast.data.catalog import CATALOG, SYNTHETIC
-from primecast.data.presets import PRESETS, Settings
 from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
-from primecast.experiment import Spec, resolve
+from primecast.experiments.experiment import Spec, resolve
+from primecast.experiments.studies import (
+    attention_maps,
+    complexity,
+    forecasts,
+    known_truth,
+    single_point_of_failure,
+    wide,
+)
+from primecast.experiments.studies.probed import ATTENTIONS, answers, most_common, over_seeds, table
+from primecast.experiments.studies.results import read_results, write_results
 from primecast.models import create_model
-from primecast.statistics import blocks_frame
-from primecast.studies import attention_maps, complexity, forecasts, known_truth, single_point_of_failure, wide
-from primecast.studies.probed import ATTENTIONS, answers, most_common, over_seeds, table
-from primecast.studies.results import read_results, write_results
+from primecast.models.presets import PRESETS, Settings
 
 STUDIES = [complexity, attention_maps, forecasts, single_point_of_failure, known_truth, wide]
 NAMES = [study.__name__.rpartition(".")[2] for study in STUDIES]
@@ -97,7 +105,7 @@ def row(text: str) -> dict[str, Any]:
         lookback=41,
         horizon=5,
         channels=splits.test.channels,
-        marks=splits.test.mark_count,
+        time_features=splits.test.n_time_features,
         d_model=6,
         n_heads=2,
         n_layers=1,
@@ -147,7 +155,7 @@ def blocks_of(frame: pd.DataFrame) -> pd.DataFrame:
 def test_table_and_figure_are_made_from_the_committed_files(
     name: str, study: Any, quick_rows: Mapping[str, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("primecast.studies.STUDIES", NAMES)
+    monkeypatch.setattr("primecast.experiments.studies.STUDIES", NAMES)
     frame = quick_rows[name]
     write_results(name, tmp_path, frame, blocks_of(frame))
     read, blocks = read_results(name, tmp_path)

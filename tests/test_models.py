@@ -12,15 +12,15 @@ from torch.testing import assert_close
 
 from primecast.errors import InputError
 from primecast.models import MODELS, create_model, default_attention, list_models
-from primecast.primers import Primer
-from primecast.tensors import load_tensors, load_weights, save_tensors
+from primecast.nn.primer import Primer
+from primecast.storage.tensors import load_tensors, load_weights, save_tensors
 
 B, L, S, N, M = 3, 19, 11, 5, 2
 
 SMALL: dict[str, dict[str, Any]] = {
-    "autoformer": {"d_model": 12, "n_heads": 3, "n_layers": 1, "d_ff": 17, "kernel": 5, "marks": M},
-    "gat": {"d_model": 12, "n_heads": 3, "marks": M},
-    "itransformer": {"d_model": 12, "n_heads": 2, "marks": M},
+    "autoformer": {"d_model": 12, "n_heads": 3, "n_layers": 1, "d_ff": 17, "kernel": 5, "time_features": M},
+    "gat": {"d_model": 12, "n_heads": 3, "time_features": M},
+    "itransformer": {"d_model": 12, "n_heads": 2, "time_features": M},
     "timer_xl": {"d_model": 12, "n_heads": 2, "patch": L},
     "patchtst": {"d_model": 12, "n_heads": 3, "d_ff": 13},
     "lift": {"backbone_args": {"norm": "instance"}, "leaders": 3, "states": 2},
@@ -47,8 +47,12 @@ VARIANTS = [
     for options in (
         [{}]
         + [{"mechanism": mechanism} for mechanism in entry.mechanisms if mechanism != "dot"]
-        + ([{"primer": kind} for kind in ("full", "free", "random")] if entry.primable else [])
-        + ([{"mechanism": m, "primer": "full"} for m in entry.mechanisms if m != "dot"] if entry.primable else [])
+        + ([{"primer": kind} for kind in ("full", "free", "random")] if entry.supports_primer else [])
+        + (
+            [{"mechanism": m, "primer": "full"} for m in entry.mechanisms if m != "dot"]
+            if entry.supports_primer
+            else []
+        )
     )
 ]
 
@@ -56,8 +60,8 @@ VARIANTS = [
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_forward_and_backward_are_finite_and_reach_every_parameter(name: str, options: dict[str, Any]) -> None:
     model = small(name, **options)
-    x, marks, y = inputs()
-    forecast = model(x, marks)
+    x, time_features, y = inputs()
+    forecast = model(x, time_features)
     assert forecast.shape == (B, S, N) and torch.isfinite(forecast).all()
     (forecast - y).square().mean().backward()
     for parameter_name, parameter in model.named_parameters():
@@ -68,12 +72,12 @@ def test_forward_and_backward_are_finite_and_reach_every_parameter(name: str, op
 def test_one_batch_can_be_learnt_by_heart(name: str, options: dict[str, Any]) -> None:
     no_dropout = {"dropout": 0.0} if "dropout" in signature(MODELS[name].build).parameters else {}
     model = small(name, **no_dropout, **options)
-    x, marks, y = inputs()
+    x, time_features, y = inputs()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(150):
         optimizer.zero_grad()
-        loss = (model(x, marks) - y).square().mean()
+        loss = (model(x, time_features) - y).square().mean()
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
@@ -88,10 +92,10 @@ def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str
     other = create_model(
         name, lookback=L, horizon=S, channels=N, attention="standard", **{**SMALL.get(name, {}), **options}
     ).eval()
-    x, marks, _ = inputs()
-    assert not torch.equal(other(x, marks), model(x, marks))
+    x, time_features, _ = inputs()
+    assert not torch.equal(other(x, time_features), model(x, time_features))
     load_weights(other, load_tensors(tmp_path / "model.safetensors")[0], source="model.safetensors")
-    assert torch.equal(other(x, marks), model(x, marks))
+    assert torch.equal(other(x, time_features), model(x, time_features))
 
 
 @pytest.mark.parametrize(
@@ -100,9 +104,9 @@ def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str
 )
 def test_permuting_channels_permutes_the_forecast(name: str, options: dict[str, Any]) -> None:
     model = small(name, **options).double().eval()
-    x, marks, _ = inputs(torch.float64)
+    x, time_features, _ = inputs(torch.float64)
     order = torch.tensor([3, 0, 4, 1, 2])
-    assert_close(model(x[..., order], marks), model(x, marks)[..., order])
+    assert_close(model(x[..., order], time_features), model(x, time_features)[..., order])
 
 
 @pytest.mark.parametrize(("name", "options"), [v for v in VARIANTS if MODELS[str(v.values[0])].equivariant])
@@ -111,9 +115,11 @@ def test_scale_and_level_of_a_window_carry_over_to_its_forecast(
     name: str, options: dict[str, Any], scale: float, shift: float
 ) -> None:
     model = small(name, **options).double().eval()
-    x, marks, _ = inputs(torch.float64)
+    x, time_features, _ = inputs(torch.float64)
     # Instance normalisation adds 1e-5 to the variance, so the equivariance holds up to that.
-    assert_close(model(x * scale + shift, marks), model(x, marks) * scale + shift, rtol=1e-3, atol=1e-3 * scale)
+    assert_close(
+        model(x * scale + shift, time_features), model(x, time_features) * scale + shift, rtol=1e-3, atol=1e-3 * scale
+    )
 
 
 @pytest.mark.parametrize("name", list_models())
@@ -143,25 +149,25 @@ def test_windows_of_another_number_of_channels_are_refused(
     name: str, norm: str, marked: bool, made: int, fed: int
 ) -> None:
     model = create_model(name, lookback=L, horizon=S, channels=made, norm=norm, **SMALL[name])
-    x, marks = torch.randn(B, L, fed), torch.rand(B, L + S, M) if marked else None
+    x, time_features = torch.randn(B, L, fed), torch.rand(B, L + S, M) if marked else None
     with pytest.raises(InputError, match=f"the model was made for {made} channels, the windows have {fed}"):
-        model(x, marks)
+        model(x, time_features)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.primable])
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.supports_primer])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_primed_model_in_half_precision_is_near_the_double_one(name: str, dtype: torch.dtype) -> None:
     model = small(name, primer="full").to(dtype).eval()
-    x, marks, _ = (z.to(dtype) for z in inputs())
-    forecast = model(x, marks)
+    x, time_features, _ = (z.to(dtype) for z in inputs())
+    forecast = model(x, time_features)
     assert forecast.dtype == dtype
-    assert_close(forecast.double(), model.double()(x.double(), marks.double()), rtol=0.1, atol=0.1)
+    assert_close(forecast.double(), model.double()(x.double(), time_features.double()), rtol=0.1, atol=0.1)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.primable])
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.supports_primer])
 def test_a_primed_model_forecasts_nothing_of_nothing(name: str) -> None:
-    x, marks, _ = inputs()
-    assert small(name, primer="full")(x[:0], marks[:0]).shape == (0, S, N)
+    x, time_features, _ = inputs()
+    assert small(name, primer="full")(x[:0], time_features[:0]).shape == (0, S, N)
 
 
 # ---------------------------------------------------------------- iTransformer
@@ -202,16 +208,16 @@ def test_the_rest_of_a_primed_model_starts_from_the_weights_of_the_standard_one(
 
 def test_channel_vectors_change_nothing_at_the_start_and_tell_channels_apart_once_learned() -> None:
     plain, knowing = small("itransformer").eval(), small("itransformer", channel_vectors=True).eval()
-    x, marks, _ = inputs()
-    assert torch.equal(plain(x, marks), knowing(x, marks))
+    x, time_features, _ = inputs()
+    assert torch.equal(plain(x, time_features), knowing(x, time_features))
     same = x[..., :1].expand_as(x)
-    assert torch.allclose(knowing(same, marks)[..., 0], knowing(same, marks)[..., 1])
-    knowing(x, marks).square().sum().backward()
+    assert torch.allclose(knowing(same, time_features)[..., 0], knowing(same, time_features)[..., 1])
+    knowing(x, time_features).square().sum().backward()
     assert knowing.vectors.grad.shape == (N + M, 12) and knowing.vectors.grad.abs().sum(1).min() > 0
     with torch.no_grad():
         knowing.vectors[0] += 1
-    assert not torch.allclose(knowing(same, marks)[..., 0], knowing(same, marks)[..., 1])
-    with pytest.raises(InputError, match="made for 2 calendar marks"):
+    assert not torch.allclose(knowing(same, time_features)[..., 0], knowing(same, time_features)[..., 1])
+    with pytest.raises(InputError, match="made for 2 calendar features"):
         knowing(x)
 
 
@@ -223,7 +229,7 @@ def test_a_model_has_the_default_attention_unless_it_is_asked_for_another(name: 
     )
     assert weights.keys() == asked.keys() and all(torch.equal(weights[key], asked[key]) for key in weights)
     primed = any(key.startswith("primer.") for key in weights)
-    assert primed == MODELS[name].primable
+    assert primed == MODELS[name].supports_primer
     for other in [{"attention": "standard"}, *([{"primer": None}] if primed else [])]:
         assert not any(key.startswith("primer.") for key in create_model(name, **sizes, **other).state_dict())
     with pytest.raises(InputError, match=f"unknown attention of model {name} 'primed'"):
@@ -240,13 +246,13 @@ def test_a_primer_and_a_mechanism_win_over_the_attention_that_is_named() -> None
 
 def test_itransformer_looks_at_past_marks_only() -> None:
     model = small("itransformer").eval()
-    x, marks, _ = inputs()
-    later = marks.clone()
+    x, time_features, _ = inputs()
+    later = time_features.clone()
     later[:, L:] += 1
-    earlier = marks.clone()
+    earlier = time_features.clone()
     earlier[:, :L] += 1
-    assert torch.equal(model(x, later), model(x, marks))
-    assert not torch.equal(model(x, earlier), model(x, marks))
+    assert torch.equal(model(x, later), model(x, time_features))
+    assert not torch.equal(model(x, earlier), model(x, time_features))
 
 
 def test_itransformer_is_the_sum_of_its_published_parts() -> None:

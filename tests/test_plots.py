@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.plots import (
+from primecast.plotting.figures import (
     COLOURS,
     Example,
     MapRow,
@@ -91,7 +91,7 @@ def test_curves_average_what_stands_at_one_place() -> None:
     frame = pd.DataFrame(
         {"density": [0.2, 0.2, 1.0, 0.2], "mse": [1.0, 3.0, 5.0, 7.0], "attention": ["standard"] * 3 + ["prime"]}
     )
-    figure = curve_figure(frame, x="density", panels={"mse": "MSE"}, hue="attention", marks={"mse": 4.0})
+    figure = curve_figure(frame, x="density", panels={"mse": "MSE"}, hue="attention", levels={"mse": 4.0})
     assert drawn(figure)
     standard, prime, level = figure.axes[0].lines
     np.testing.assert_array_equal(standard.get_xydata(), [[0.2, 2.0], [1.0, 5.0]])

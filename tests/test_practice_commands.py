@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from primecast import report as report_module
-from primecast.cli import main
-from primecast.commands import COMMANDS
-from primecast.forecaster import Forecaster
+from primecast.cli.app import main
+from primecast.cli.own_data import COMMANDS
+from primecast.forecasting.forecaster import Forecaster
+from primecast.reporting import report as report_module
 
 HORIZON, LOOKBACK, ROWS = 5, 11, 307
 TINY = ["--horizon", str(HORIZON), "--lookback", str(LOOKBACK)]
@@ -184,14 +184,14 @@ def test_relations_say_who_leads_and_whose_loss_hurts(
     call: Any, model: Path, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "pairs.csv"
-    assert call("relations", model, csv, "--fragility", "--out", out) == 0
+    assert call("relations", model, csv, "--sensor_ablation", "--out", out) == 0
     shown = capsys.readouterr().out
     assert "pairs that are more than chance" in shown and "most looked at: sensor" in shown and "is lost" in shown
-    assert call("relations", model, csv, "--fragility", "--json") == 0
+    assert call("relations", model, csv, "--sensor_ablation", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     wanted = Forecaster.load(model).relations(str(csv)).pairs()
     assert [row["leader"] for row in found["pairs"]] == list(wanted["leader"]) == list(pd.read_csv(out)["leader"])
-    assert {row["sensor"] for row in found["fragility"]} == set(table().columns)
+    assert {row["sensor"] for row in found["sensor_ablation"]} == set(table().columns)
     assert 0 < found["concentration"]["share"] <= 1
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from primecast.attention import Prime, attend
 from primecast.errors import InputError
 from primecast.models import create_model
-from primecast.primers import (
+from primecast.nn.attention import Prime, attend
+from primecast.nn.primer import (
     ACTIVATIONS,
     KINDS,
     Overhead,
@@ -26,7 +26,7 @@ from primecast.primers import (
     rolling_deviation,
     standardize,
 )
-from primecast.swap import swap_attention
+from primecast.nn.swap import swap_attention
 from tests.reference import lead_lag_by_sums
 
 B, N, L, D, H, R = 2, 5, 17, 33, 3, 7

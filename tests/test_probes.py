@@ -10,15 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.attention import AttentionMap, Prime
-from primecast.data import Dataset, Splits, lagged_system, load_dataset, split
-from primecast.data.catalog import SYNTHETIC, fetch
-from primecast.data.synthetic import SYSTEMS, system
-from primecast.errors import InputError
-from primecast.inside import evenness, filter_strength
-from primecast.models import create_model
-from primecast.primers import LeadLag, Primer, instantaneous, lead_lag, standardize
-from primecast.probes import (
+from primecast.analysis.hooks import evenness, filter_strength
+from primecast.analysis.probes import (
     CALENDAR,
     LOSS_WINDOWS,
     PROBES,
@@ -26,7 +19,6 @@ from primecast.probes import (
     average_precision,
     cost,
     example_forecasts,
-    in_turns,
     kept_bytes,
     lag_profile,
     look,
@@ -34,8 +26,16 @@ from primecast.probes import (
     maps,
     relations,
     score_reading,
+    time_interleaved,
     untrained,
 )
+from primecast.data import Dataset, Splits, lagged_system, load_dataset, split
+from primecast.data.catalog import SYNTHETIC, fetch
+from primecast.data.synthetic import SYSTEMS, system
+from primecast.errors import InputError
+from primecast.models import create_model
+from primecast.nn.attention import AttentionMap, Prime
+from primecast.nn.primer import LeadLag, Primer, instantaneous, lead_lag, standardize
 
 LOOKBACK, HORIZON, WIDTH, HEADS = 23, 7, 22, 2
 
@@ -43,7 +43,7 @@ LOOKBACK, HORIZON, WIDTH, HEADS = 23, 7, 22, 2
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
     made = lagged_system(rows=499, seed=3, lags=[[2]], instant=0, nonlinear=[], independent=3).dataset
-    return replace(made, marks=True)
+    return replace(made, time_features=True)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def model_of(splits: Splits, primer: Any = "full", **options: Any) -> nn.Module:
         lookback=splits.test.lookback,
         horizon=splits.test.horizon,
         channels=splits.test.channels,
-        marks=splits.test.mark_count,
+        time_features=splits.test.n_time_features,
         d_model=WIDTH,
         n_heads=HEADS,
         n_layers=3,
@@ -107,7 +107,7 @@ def test_maps_are_the_mean_over_windows_and_heads(splits: Splits, primer: Any) -
     with torch.no_grad():
         for number in range(13):
             batch = splits.test.batch(torch.tensor([number * len(splits.test) // 13]))
-            model(batch.x, batch.marks)
+            model(batch.x, batch.time_features)
     expected = torch.stack([torch.cat(layer).double().mean((0, 1)) for layer in weights])
     torch.testing.assert_close(seen.attention, expected, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(seen.attention.sum(-1), torch.ones_like(seen.attention[..., 0]), atol=1e-5, rtol=0)
@@ -172,7 +172,7 @@ def test_a_model_whose_maps_are_not_of_channels_is_refused(
 class Follow(nn.Module):
     """Every channel's forecast is the last value of channel 2."""
 
-    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
         return x[:, -1:, 2:3].expand(-1, HORIZON, x.shape[2])
 
 
@@ -362,9 +362,9 @@ def test_kept_bytes_are_those_of_the_tensors_a_graph_holds() -> None:
 
 def test_calls_are_timed_in_turns_after_warming_up() -> None:
     order: list[str] = []
-    first, second = in_turns(lambda: order.append("a"), lambda: order.append("b"))
+    first, second = time_interleaved(lambda: order.append("a"), lambda: order.append("b"))
     assert order == ["a", "b"] * (2 + 9) and first.shape == second.shape == (9,)
-    slow, quick = in_turns(lambda: sum(range(200_000)), lambda: None)
+    slow, quick = time_interleaved(lambda: sum(range(200_000)), lambda: None)
     assert np.median(slow) > np.median(quick)
 
 
@@ -398,7 +398,7 @@ def test_answers_can_be_written_down(probe: Callable[..., dict[str, Any]], known
 def test_systems_are_data_sets_known_by_name() -> None:
     for name in SYSTEMS:
         dataset, truth = load_dataset(name), system(name).truth
-        assert dataset.name == name and not dataset.marks
+        assert dataset.name == name and not dataset.time_features
         assert dataset.values.shape == (SYNTHETIC[name].rows, len(truth.kind))
         assert dataset.fingerprint == load_dataset(name).fingerprint
         dataset.values[:] = 0

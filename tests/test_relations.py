@@ -8,22 +8,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.attention import Prime
-from primecast.data.synthetic import SyntheticSystem, lagged_system
-from primecast.data.windows import Windows
-from primecast.errors import InputError
-from primecast.forecaster import Forecaster
-from primecast.models import create_model
-from primecast.primers import Primer, lead_lag
-from primecast.relations import (
+from primecast.analysis.relations import (
     Relations,
+    ablate_sensors,
     correlations,
     find_leads,
     look_inside,
-    lose_sensors,
     primer_deviation,
     window_spectra,
 )
+from primecast.data.synthetic import SyntheticSystem, lagged_system
+from primecast.data.windows import Windows
+from primecast.errors import InputError
+from primecast.forecasting.forecaster import Forecaster
+from primecast.models import create_model
+from primecast.nn.attention import Prime
+from primecast.nn.primer import Primer, lead_lag
 
 
 def held_out(system: SyntheticSystem, rows: int = 601) -> Tensor:
@@ -97,10 +97,10 @@ def test_the_deviation_of_a_primer_is_that_of_the_materialised_filters(options: 
     torch.testing.assert_close(primer_deviation(prime, 3), slow)
 
 
-def windows_of(channels: int, *, rows: int = 61, marks: int = 0) -> Windows:
+def windows_of(channels: int, *, rows: int = 61, time_features: int = 0) -> Windows:
     return Windows(
         series=torch.randn(rows, channels),
-        marks=torch.randn(rows, marks) if marks else None,
+        time_features=torch.randn(rows, time_features) if time_features else None,
         start=0,
         lookback=13,
         horizon=7,
@@ -109,9 +109,9 @@ def windows_of(channels: int, *, rows: int = 61, marks: int = 0) -> Windows:
 
 def test_attention_is_averaged_over_layers_heads_and_windows() -> None:
     model = create_model(
-        "itransformer", lookback=13, horizon=7, channels=3, marks=2, d_model=8, n_heads=2, primer="full"
+        "itransformer", lookback=13, horizon=7, channels=3, time_features=2, d_model=8, n_heads=2, primer="full"
     ).eval()
-    windows = windows_of(3, marks=2)
+    windows = windows_of(3, time_features=2)
     maps: list[Tensor] = []
     for module in model.modules():
         if type(module).__name__ == "AttentionMap":
@@ -119,7 +119,7 @@ def test_attention_is_averaged_over_layers_heads_and_windows() -> None:
     with torch.no_grad():
         for number in range(len(windows)):
             batch = windows.batch(torch.tensor([number]))
-            model(batch.x, batch.marks)
+            model(batch.x, batch.time_features)
     slow = torch.stack([one[0].mean(0)[:3, :3] for one in maps]).mean(0)
     attention, primer = look_inside(model, windows, channels=3, batch_size=11)
     assert attention is not None and primer is not None
@@ -173,13 +173,13 @@ def test_concentration_tells_an_even_look_from_one_at_a_single_channel() -> None
         relations().concentration()
 
 
-# ---------------------------------------------------------------- fragility
+# ---------------------------------------------------------------- sensor_ablation
 
 
 class Copies(nn.Module):
     """Forecasts of channel 0 repeat it; of channel 1, what channel 0 last was; of channel 2, what channel 2 was."""
 
-    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
         last = x[:, -1:, [0, 0, 2]]
         return last.expand(-1, 7, -1)
 
@@ -187,9 +187,9 @@ class Copies(nn.Module):
 def test_what_is_lost_with_a_sensor_is_computed_by_losing_it() -> None:
     steps = torch.arange(61.0)
     base = torch.stack([torch.sin(steps / 5), torch.sin(steps / 5) + 0.1, torch.cos(steps / 3)], dim=1)
-    windows = Windows(series=base, marks=None, start=0, lookback=13, horizon=7)
+    windows = Windows(series=base, time_features=None, start=0, lookback=13, horizon=7)
     for hold in ("mean", "last"):
-        fragile = lose_sensors(
+        fragile = ablate_sensors(
             Copies(), windows, names=["source", "copy", "alone"], targets=3, hold=hold, batch_size=11
         )
         errors = {}
@@ -209,7 +209,7 @@ def test_what_is_lost_with_a_sensor_is_computed_by_losing_it() -> None:
 
 def test_an_unknown_way_to_lose_a_sensor_lists_the_known() -> None:
     with pytest.raises(InputError, match="unknown way to lose a sensor 'zero'.*last, mean"):
-        lose_sensors(Copies(), windows_of(3), names=["a", "b", "c"], targets=3, hold="zero")
+        ablate_sensors(Copies(), windows_of(3), names=["a", "b", "c"], targets=3, hold="zero")
 
 
 # ---------------------------------------------------------------- through the front door
@@ -230,7 +230,7 @@ def test_a_fitted_forecaster_names_what_it_finds() -> None:
     assert found.lead_time is not None
     assert found.lead_time.loc["driver 0 after 3", "driver 0"] == -pd.Timedelta("3h")
     assert found.pairs()["leader"].tolist() == ["driver 0"]
-    fragile = forecaster.fragility()
+    fragile = forecaster.sensor_ablation()
     assert list(fragile.growth.index) == list(fragile.growth.columns) == names
     own = np.diag(fragile.growth)
     assert (own[[0, 2]] > 0).all()  # who loses its own past forecasts worse

@@ -23,10 +23,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from primecast import report
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster
-from primecast.report import PairMap, ReportData, duration, gather, inspect, report_html, step_words, write_report
+from primecast.forecasting.forecaster import Forecaster
+from primecast.reporting import report
+from primecast.reporting.report import (
+    PairMap,
+    ReportData,
+    duration,
+    gather,
+    inspect,
+    report_html,
+    step_words,
+    write_report,
+)
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
 ROWS, HORIZON = 211, 13
@@ -69,7 +78,7 @@ def sample(channels: int = 5, *, first: str = HOSTILE) -> ReportData:
             )
             for title in ("Attention", "Primer")
         ],
-        fragility=pd.DataFrame(
+        sensor_ablation=pd.DataFrame(
             {"mean": 0.05, "largest": np.linspace(0.3, 0.0, channels), "channel": names[1]}, index=names
         ),
         held_out={"windows": 29, "mse": 0.5, "mae": 0.5, "naive_mse": 1.0, "naive_mae": 0.4},
@@ -190,7 +199,7 @@ def test_parts_that_could_not_be_made_say_why() -> None:
     page = report_html(bare)
     assert "too few rows &lt;here&gt;" in page and page.count("no relations") == 2 and "no bounds" in page
     assert "nothing else to be hurt" in page
-    none_found = report_html(replace(data, pairs=data.pairs.iloc[:0], fragility=data.fragility * 0))  # type: ignore[union-attr]
+    none_found = report_html(replace(data, pairs=data.pairs.iloc[:0], sensor_ablation=data.sensor_ablation * 0))  # type: ignore[union-attr]
     assert "more than chance would have it" in none_found and "there is no single point of failure" in " ".join(
         none_found.split()
     )
@@ -205,7 +214,7 @@ def test_hundreds_of_channels_are_cut_where_it_is_said(monkeypatch: pytest.Monke
     found = json.loads(packed(page, "data"))
     assert len(found["maps"][0]["values"]) == 7 and len(found["maps"][0]["values"][0]) == 7
     assert len(found["pairs"]) == 11 and found["pairsInAll"] == 52
-    assert len(found["fragility"]) == report.BARS and len(found["values"]) == 53 and len(found["past"]) == 101
+    assert len(found["sensor_ablation"]) == report.BARS and len(found["values"]) == 53 and len(found["past"]) == 101
     assert "Of 53 channels the 7 of most weight are drawn" in page and "The 30 worst of 53 are drawn" in page
 
 
@@ -219,7 +228,7 @@ def test_a_report_without_plotly_names_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_a_page_can_be_made_where_there_is_no_torch() -> None:
     script = (
         "import sys; sys.modules['torch'] = None\n"
-        "import pandas as pd; from primecast import report; report.plotly_script = lambda: ''\n"
+        "import pandas as pd; from primecast.reporting import report; report.plotly_script = lambda: ''\n"
         "frame = pd.DataFrame({'a': [1.0, 2.0, 4.0]}, index=pd.RangeIndex(3))\n"
         "print(len(report.report_html(report.ReportData('t', frame, frame.set_axis([3, 4, 5])))))"
     )
@@ -330,7 +339,7 @@ def test_gather_holds_what_the_forecaster_says(fitted: tuple[Forecaster, pd.Data
     assert data.earlier is not None and data.earlier["cutoff"].nunique() == 3
     assert [one.title for one in data.maps] == ["Attention", "Primer"]
     assert all("Concentration index 0." in one.concentration for one in data.maps)
-    assert data.fragility is not None and set(data.fragility.index) == set(frame.columns)
+    assert data.sensor_ablation is not None and set(data.sensor_ablation.index) == set(frame.columns)
     assert data.notes == {} and data.settings["arguments"]["lookback"] == 11
 
 
@@ -467,7 +476,7 @@ def test_the_page_loads_without_complaint_and_without_the_network(desk: SimpleNa
     assert near(figure, (200, 55, 76)) > 50  # the forecast
     assert near(figure, (59, 67, 80)) > 500  # what was before it
     assert len(np.unique(pixels(seen.page.locator("#map-0").screenshot()).reshape(-1, 3), axis=0)) > 5
-    assert near(pixels(seen.page.locator("#fragility").screenshot()), (47, 102, 144)) > 500
+    assert near(pixels(seen.page.locator("#sensor_ablation").screenshot()), (47, 102, 144)) > 500
 
 
 def test_the_channel_picker_finds_and_draws(desk: SimpleNamespace) -> None:

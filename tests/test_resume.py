@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError
 from primecast.models import create_model
-from primecast.tensors import load_tensors, save_tensors
-from primecast.training import History, fit
+from primecast.storage.tensors import load_tensors, save_tensors
+from primecast.training.loop import History, fit
 from tests.test_training import CHANNELS, HORIZON, LOOKBACK, Source, Tiny, same, train_tiny, weights
 
 ROOT = Path(__file__).parent.parent
@@ -265,7 +265,7 @@ def test_training_a_part_resumes_with_that_parts_moments(tmp_path: Path) -> None
     whole, broken = Tiny(), Tiny()
     train_tiny(whole, parameters="head", epochs=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("primecast.progress.Display.row", lambda *_: 1 / 0)
+        patch.setattr("primecast.training.progress.Display.row", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train_tiny(broken, parameters="head", epochs=4, state=tmp_path, save_every=1)
     names = load_tensors(tmp_path / "state.safetensors")[0]
@@ -297,7 +297,7 @@ def test_training_a_part_resumes_with_that_parts_moments(tmp_path: Path) -> None
         ({"model": nn.Linear(7, 3)}, r"its model is 'Tiny, \w+', here it is 'Linear, "),
         ({"model": Tiny(dropout=0.5)}, r"its model is 'Tiny, \w+', here it is 'Tiny, "),
         ({"loss": nn.HuberLoss(delta=2.0)}, r"its loss is 'mse_loss', here it is 'HuberLoss, \w+'"),
-        ({"val": Source(19, seed=1, marks=False)}, r"its validation windows is '19 windows, "),
+        ({"val": Source(19, seed=1, time_features=False)}, r"its validation windows is '19 windows, "),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -367,9 +367,9 @@ class Configured(Tiny):
         self.notes: list[Tensor] = []
         self.last: Tensor | None = None
 
-    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
         self.notes, self.last = [x], x
-        return super().forward(x, marks)
+        return super().forward(x, time_features)
 
 
 def test_settings_in_an_object_count_and_tensors_beside_the_weights_do_not(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_the_state_of_a_run_with_another_loss_is_refused_also_if_it_has_no_name(
 
 def test_a_lambda_is_the_same_in_another_process() -> None:
     lambda_ = "lambda f, t: f if t in {'a', 'b', 'c'} else 2.0"
-    program = f"from primecast.identity import identity; print(identity({lambda_}))"
+    program = f"from primecast.training.identity import identity; print(identity({lambda_}))"
     told = {
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT).stdout
         for _ in range(2)

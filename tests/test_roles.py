@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.data.roles import Roles, RoleWindows, TargetsOnly, shifts, show_known, with_roles
 from primecast.data.windows import Windows
 from primecast.errors import InputError
+from primecast.frames.roles import Roles, RoleWindows, TargetsOnly, shift_future_covariates, shifts, with_roles
 
 L, H, ROLES = 5, 3, Roles(targets=("a", "b"), past=("p",), future=("f", "g"))
 
 
-def windows(rows: int = 29, *, horizon: int = H, marks: int = 2) -> Windows:
-    calendar = torch.randn(rows, marks) if marks else None
-    return Windows(series=torch.randn(rows, 5), marks=calendar, start=0, lookback=L, horizon=horizon)
+def windows(rows: int = 29, *, horizon: int = H, time_features: int = 2) -> Windows:
+    calendar = torch.randn(rows, time_features) if time_features else None
+    return Windows(series=torch.randn(rows, 5), time_features=calendar, start=0, lookback=L, horizon=horizon)
 
 
 def test_roles_are_told_apart_by_name_and_keep_the_order_of_the_columns() -> None:
@@ -29,7 +29,7 @@ def test_roles_are_told_apart_by_name_and_keep_the_order_of_the_columns() -> Non
 @pytest.mark.parametrize("horizon", [1, 3, 5, 7, 13])
 def test_every_future_value_comes_into_view_within_the_look_back(horizon: int) -> None:
     time = torch.arange(L + horizon).float()
-    shown = show_known(time[None, :, None], known=1, lookback=L)
+    shown = shift_future_covariates(time[None, :, None], known=1, lookback=L)
     assert shown.shape[-1] == len(shifts(lookback=L, horizon=horizon))
     assert set(shown[0, :L].flatten().tolist()) == set(range(L + horizon))
     assert shown.max() == L + horizon - 1  # nothing beyond what is known
@@ -38,16 +38,16 @@ def test_every_future_value_comes_into_view_within_the_look_back(horizon: int) -
 def test_batches_are_what_slicing_gives() -> None:
     base = windows()
     source = with_roles(base, ROLES, None)
-    x, y, marks = source.batch(torch.tensor([7, 2]))
-    assert marks is not None and marks.shape == (2, L + H, source.mark_count)
+    x, y, time_features = source.batch(torch.tensor([7, 2]))
+    assert time_features is not None and time_features.shape == (2, L + H, source.n_time_features)
     for place, start in enumerate((7, 2)):
-        rows, dates = base.series[start : start + L + H], base.marks
+        rows, dates = base.series[start : start + L + H], base.time_features
         assert dates is not None
         assert torch.equal(x[place], rows[:L, :3])
         assert torch.equal(y[place, :, :2], rows[L:, :2]) and y[place, :, 2].isnan().all()
-        assert torch.equal(marks[place, :, :2], dates[start : start + L + H])
-        assert torch.equal(marks[place, :, 2:4], rows[:, 3:])
-        assert torch.equal(marks[place, :L, 4:], rows[H:, 3:])
+        assert torch.equal(time_features[place, :, :2], dates[start : start + L + H])
+        assert torch.equal(time_features[place, :, 2:4], rows[:, 3:])
+        assert torch.equal(time_features[place, :L, 4:], rows[H:, 3:])
 
 
 def test_plain_columns_are_plain_windows() -> None:
@@ -56,7 +56,7 @@ def test_plain_columns_are_plain_windows() -> None:
     index = torch.tensor([3, 11])
     for ours, theirs in zip(plain.batch(index), base.batch(index), strict=True):
         assert ours is not None and theirs is not None and torch.equal(ours, theirs)
-    assert (len(plain), plain.mark_count, plain.channels) == (len(base), 2, 5)
+    assert (len(plain), plain.n_time_features, plain.channels) == (len(base), 2, 5)
 
 
 def test_gaps_are_missing_truths_and_complete_windows_have_none() -> None:
@@ -76,21 +76,21 @@ def test_gaps_are_missing_truths_and_complete_windows_have_none() -> None:
 
 
 class Echo(nn.Module):
-    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
         return x[:, -H:]
 
 
 def test_what_is_not_a_target_is_never_wrong() -> None:
     source: RoleWindows = with_roles(windows(), ROLES, None).complete()
     batch = source.batch(torch.arange(len(source)))
-    forecast = TargetsOnly(Echo(), 2)(batch.x, batch.marks)
+    forecast = TargetsOnly(Echo(), 2)(batch.x, batch.time_features)
     assert torch.equal(forecast[..., 2], batch.y[..., 2]) and not forecast[..., 2].any()
     assert torch.equal(forecast[..., :2], batch.x[:, -H:, :2])
 
 
 def test_a_model_keeps_its_own_way_to_a_loss() -> None:
     class Own(Echo):
-        def training_loss(self, x: Tensor, y: Tensor, marks: Tensor | None, loss: object) -> Tensor:
+        def training_loss(self, x: Tensor, y: Tensor, time_features: Tensor | None, loss: object) -> Tensor:
             return torch.tensor(math.pi)
 
     x, y = torch.randn(2, L, 3), torch.randn(2, H, 3)

@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 
 import primecast
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster
-from primecast.tensors import CONFIG, WEIGHTS
+from primecast.forecasting.forecaster import Forecaster
+from primecast.storage.tensors import CONFIG, WEIGHTS
 from tests.test_forecaster import SMALL, waves
 
 MODULES = sorted(Path(primecast.__file__).parent.rglob("*.py"))
@@ -163,7 +163,10 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "index": (lambda c: c["index"].update(freq="never"), "config.json cannot be used: .*never"),
     "zone": (lambda c: c["index"].update(zone="../../etc/passwd"), "config.json cannot be used"),
     "many rows": (lambda c: c["index"].update(rows=10**15), "says 1000000000000000 rows"),
-    "too few marks": (lambda c: c.update(marks=0), "it says 0 marks, where its other fields come to 4"),
+    "too few time_features": (
+        lambda c: c.update(time_features=0),
+        "it says 0 time_features, where its other fields come to 4",
+    ),
     "columns": (lambda c: c.update(columns=["a", "b"]), "holds the weights of another model"),
     "a list": (lambda c: c.update(params=[]), "field 'params' of .* must be of type dict"),
     "names of numbers": (lambda c: c["layout"].update(whole=["lead"]), "calls 'lead' a whole number that names one of"),

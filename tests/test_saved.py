@@ -9,9 +9,9 @@ import pytest
 from dateutil.tz import gettz, tzoffset, tzutc
 from torch import nn
 
-from primecast.data.frames import Index, future_index
 from primecast.errors import InputError
-from primecast.saved import open_forecaster, save_forecaster
+from primecast.forecasting.persistence import open_forecaster, save_forecaster
+from primecast.frames.read import Index, future_index
 
 HOURS = pd.date_range("2024-01-01", periods=8, freq="h")
 PARAMS: dict[str, Any] = {"horizon": 3, "lookback": 5, "model_args": {"d_model": 7}, "season": None, "batch_size": 32}
@@ -26,7 +26,7 @@ def save(folder: Path, index: Index = HOURS, *, error: float = 0.5, mse: float =
         fields={
             "columns": ["a", "17"],
             "layout": dict.fromkeys(("time", "id", "value", "file_time"), None) | {"kind": "pandas", "whole": ["17"]},
-            **dict.fromkeys(("marks", "season", "stride", "rows"), 1),
+            **dict.fromkeys(("time_features", "season", "stride", "rows"), 1),
             "periods": {},
             "facts": {"mse": mse},
         },

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from primecast.errors import InputError
-from primecast.statistics import (
+from primecast.analysis.statistics import (
     BETTER,
     TIE,
     WORSE,
@@ -27,6 +26,7 @@ from primecast.statistics import (
     summarize,
     write_blocks,
 )
+from primecast.errors import InputError
 
 
 def overlapping(generator: np.random.Generator, *shape: int, windows: int, horizon: int, memory: float) -> np.ndarray:

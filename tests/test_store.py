@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from primecast.errors import InputError
-from primecast.store import STALE, Row, Store, StoreError, estimate_seconds
+from primecast.experiments.store import STALE, Row, Store, StoreError, estimate_seconds
 
 
 def row(key: str = "0a", mse: float = 0.5, **fields: object) -> Row:

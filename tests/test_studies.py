@@ -12,16 +12,16 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from primecast.analysis.statistics import block_sums
 from primecast.data.catalog import CATALOG
 from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
-from primecast.experiment import Spec, _identity, key, key_of, resolve, run
-from primecast.statistics import block_sums
-from primecast.store import Row, Store, StoreError
-from primecast.studies import STUDIES, load_study, results
-from primecast.studies.grid import grid, variant_of
-from primecast.studies.published import PAPER_MAIN, PAPER_RELATIONAL, backbone, paper
-from primecast.studies.tables import changes, paired, with_variants
+from primecast.experiments.experiment import Spec, _identity, key, key_of, resolve, run
+from primecast.experiments.store import Row, Store, StoreError
+from primecast.experiments.studies import STUDIES, load_study, results
+from primecast.experiments.studies.grid import grid, variant_of
+from primecast.experiments.studies.published import PAPER_MAIN, PAPER_RELATIONAL, backbone, paper
+from primecast.experiments.studies.tables import changes, paired, with_variants
 
 ROOT = Path(__file__).parents[1]
 COMMITTED = [name for name in STUDIES if (ROOT / "results" / f"{name}.csv").exists()]
@@ -148,7 +148,7 @@ def known_data(monkeypatch: pytest.MonkeyPatch) -> None:
             raise InputError("data set 'Traffic' needs the file traffic.csv")
         return f"fingerprint of {dataset}"
 
-    monkeypatch.setattr("primecast.experiment.fingerprint", fingerprint)
+    monkeypatch.setattr("primecast.experiments.experiment.fingerprint", fingerprint)
 
 
 def filled(store: Store, name: str, *, quick: bool = False, most: int = 10_000) -> list[Spec]:

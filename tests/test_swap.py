@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from primecast.attention import Prime, attend, join_heads, split_heads
 from primecast.errors import InputError
-from primecast.primers import Primer
-from primecast.swap import Adapter, of_heads, of_tokens, priming, swap_attention
+from primecast.nn.attention import Prime, attend, join_heads, split_heads
+from primecast.nn.primer import Primer
+from primecast.nn.swap import Adapter, of_heads, of_tokens, priming, swap_attention
 
 B, N, L, D, H = 3, 5, 17, 14, 2
 LIVELY = {"kind": "full", "base": "identity", "gain": 0.7}

@@ -96,7 +96,7 @@ def test_unrelated_channels_stay_uncorrelated_at_all_lags(system: SyntheticSyste
 
 def test_a_system_can_be_split_like_any_data_set(system: SyntheticSystem) -> None:
     splits = split(system.dataset, lookback=96, horizon=24)
-    assert splits.train.mark_count == 0
+    assert splits.train.n_time_features == 0
     assert system.dataset.season == PERIODS[0] == 24
 
 

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from dateutil.tz import gettz, tzoffset, tzutc
 
-from primecast.data.frames import Index
-from primecast.data.tables import check_step, checked, in_step, index_of, step_of, zone_name
 from primecast.errors import InputError
+from primecast.frames.checked import check_step, checked, in_step, index_of, step_of, zone_name
+from primecast.frames.read import Index
 
 
 def rows(index: pd.Index) -> pd.DataFrame:

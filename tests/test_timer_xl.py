@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from primecast.attention import Prime, split_heads
 from primecast.errors import InputError
-from primecast.losses import create_loss, mae, mse
 from primecast.models import create_model
 from primecast.models.timer_xl import (
     SETTINGS,
@@ -24,8 +22,10 @@ from primecast.models.timer_xl import (
     over_patches,
     rotation,
 )
-from primecast.primers import Primer, instantaneous, lead_lag, standardize
-from primecast.training import SCHEDULES
+from primecast.nn.attention import Prime, split_heads
+from primecast.nn.losses import create_loss, mae, mse
+from primecast.nn.primer import Primer, instantaneous, lead_lag, standardize
+from primecast.training.loop import SCHEDULES
 from tests.reference import rotate_by_pairs, time_attention_by_loops
 
 B, N, P, T, D, H = 2, 3, 7, 5, 24, 2
@@ -247,7 +247,7 @@ def test_training_and_evaluation_forecast_the_same_without_dropout() -> None:
 
 
 def test_calendar_marks_are_ignored() -> None:
-    built, marked = model(), model(marks=4)
+    built, marked = model(), model(time_features=4)
     x = window()
     assert torch.equal(marked(x, torch.randn(B, L + P, 4, dtype=torch.float64)), built(x))
 

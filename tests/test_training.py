@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import primecast.training as training
+import primecast.training.loop as training
 from primecast.errors import InputError
-from primecast.losses import LOSSES, create_loss
 from primecast.models import create_model
 from primecast.models.naive import SeasonalNaive
-from primecast.training import (
+from primecast.nn.losses import LOSSES, create_loss
+from primecast.training.loop import (
     SCHEDULES,
     History,
     Loss,
@@ -38,18 +38,18 @@ TRAIN, VAL = 23, 19
 class Batch(NamedTuple):
     x: Tensor
     y: Tensor
-    marks: Tensor | None
+    time_features: Tensor | None
 
 
 class Source:
     """So many windows of a noisy wave; it remembers which ones were asked for."""
 
-    def __init__(self, windows: int, *, seed: int, marks: bool = True) -> None:
+    def __init__(self, windows: int, *, seed: int, time_features: bool = True) -> None:
         rows = windows + LOOKBACK + HORIZON - 1
         wave = torch.sin(torch.arange(rows)[:, None] * torch.linspace(0.3, 1.1, CHANNELS))
         noise = torch.randn(rows, CHANNELS, generator=torch.Generator().manual_seed(seed))
         self.series = wave + 0.3 * noise
-        self.marks = self.series[:, :MARKS].cos() if marks else None
+        self.time_features = self.series[:, :MARKS].cos() if time_features else None
         self.asked: list[list[int]] = []
 
     def __len__(self) -> int:
@@ -59,7 +59,9 @@ class Source:
         self.asked.append(index.tolist())
         rows = index[:, None] + torch.arange(LOOKBACK + HORIZON)
         both = self.series[rows]
-        return Batch(both[:, :LOOKBACK], both[:, LOOKBACK:], None if self.marks is None else self.marks[rows])
+        return Batch(
+            both[:, :LOOKBACK], both[:, LOOKBACK:], None if self.time_features is None else self.time_features[rows]
+        )
 
 
 class Tiny(nn.Module):
@@ -73,9 +75,9 @@ class Tiny(nn.Module):
         self.head = nn.Linear(width, HORIZON)
         self.header = nn.Linear(MARKS, 1)
 
-    def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
         forecast = self.head(self.dropout(torch.tanh(self.body(x.mT)))).mT
-        return forecast if marks is None else forecast + self.header(marks[:, -HORIZON:])
+        return forecast if time_features is None else forecast + self.header(time_features[:, -HORIZON:])
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -120,16 +122,16 @@ def test_fit_is_the_loop_one_would_write_by_hand() -> None:
         twin.train()
         losses = []
         for index in torch.randperm(TRAIN, generator=shuffle).split(5)[:4]:
-            x, y, marks = train.batch(index)
-            loss = F.mse_loss(twin(x, marks), y)
+            x, y, time_features = train.batch(index)
+            loss = F.mse_loss(twin(x, time_features), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
         twin.eval()
-        x, y, marks = val.batch(torch.arange(VAL))
+        x, y, time_features = val.batch(torch.arange(VAL))
         with torch.no_grad():
-            mse = F.mse_loss(twin(x, marks).double(), y.double()).item()
+            mse = F.mse_loss(twin(x, time_features).double(), y.double()).item()
         if mse <= best_mse:
             best, best_mse = weights(twin), mse
         row = history.epochs[epoch - 1]
@@ -179,7 +181,7 @@ def test_each_epoch_takes_every_window_once_in_a_new_order() -> None:
 
 def test_the_loss_of_an_epoch_is_a_mean_over_windows_not_over_batches() -> None:
     class Constant(Tiny):
-        def training_loss(self, x: Tensor, y: Tensor, marks: Tensor | None, loss: Loss) -> Tensor:
+        def training_loss(self, x: Tensor, y: Tensor, time_features: Tensor | None, loss: Loss) -> Tensor:
             return float(len(x)) + 0 * self.head.weight.sum()
 
     assert train_tiny(Constant(), epochs=1, drop_last=False).best.train_loss == (4 * 5 * 5 + 3 * 3) / TRAIN
@@ -216,11 +218,11 @@ def test_the_callers_random_state_is_left_as_it_was() -> None:
 
 def test_a_model_may_make_its_own_training_loss() -> None:
     class Own(Tiny):
-        def training_loss(self, x: Tensor, y: Tensor, marks: Tensor | None, loss: Loss) -> Tensor:
-            assert marks is not None
+        def training_loss(self, x: Tensor, y: Tensor, time_features: Tensor | None, loss: Loss) -> Tensor:
+            assert time_features is not None
             assert x.shape == (5, LOOKBACK, CHANNELS)
-            assert marks.shape == (5, LOOKBACK + HORIZON, MARKS)
-            return 1000 + 0 * loss(self(x, marks), y)
+            assert time_features.shape == (5, LOOKBACK + HORIZON, MARKS)
+            return 1000 + 0 * loss(self(x, time_features), y)
 
     model = Own()
     before = weights(model)
@@ -230,7 +232,7 @@ def test_a_model_may_make_its_own_training_loss() -> None:
 
 
 def test_windows_without_marks_are_windows_too() -> None:
-    history = train_tiny(train=Source(TRAIN, seed=0, marks=False), val=Source(VAL, seed=1, marks=False))
+    history = train_tiny(train=Source(TRAIN, seed=0, time_features=False), val=Source(VAL, seed=1, time_features=False))
     assert history.best.val_mse < history.epochs[0].train_loss
 
 
@@ -319,9 +321,9 @@ def test_rates_are_parameter_groups_of_torchs_adam() -> None:
     ]
     optimizer = torch.optim.Adam(groups, fused=True)
     for index in torch.randperm(TRAIN, generator=torch.Generator().manual_seed(2)).split(5)[:4]:
-        x, y, marks = train.batch(index)
+        x, y, time_features = train.batch(index)
         optimizer.zero_grad()
-        F.mse_loss(twin(x, marks), y).backward()
+        F.mse_loss(twin(x, time_features), y).backward()
         optimizer.step()
     torch.testing.assert_close(weights(model), weights(twin), rtol=1e-6, atol=1e-8)
 
@@ -368,7 +370,7 @@ def test_a_bf16_run_ends_near_the_float32_one_with_float32_weights() -> None:
 def test_attention_trains_in_bf16_with_every_loss(primer: str | None, name: str) -> None:
     def train(precision: str) -> tuple[float, float]:
         model = create_model(
-            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, marks=MARKS, d_model=22, n_heads=2,
+            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, time_features=MARKS, d_model=22, n_heads=2,
             dropout=0.0, primer=primer, seed=0,
         )  # fmt: skip
         history = train_tiny(model, loss=create_loss(name), precision=precision)
@@ -525,8 +527,8 @@ def test_a_loss_that_is_none_is_refused(loss: Loss, message: str) -> None:
 
 def test_a_model_that_returns_more_than_a_forecast_is_refused() -> None:
     class Pair(Tiny):
-        def forward(self, x: Tensor, marks: Tensor | None = None) -> tuple[Tensor, None]:
-            return super().forward(x, marks), None
+        def forward(self, x: Tensor, time_features: Tensor | None = None) -> tuple[Tensor, None]:
+            return super().forward(x, time_features), None
 
     for use in (train_tiny, lambda model: evaluate(model, Source(VAL, seed=1))):
         with pytest.raises(InputError, match=r"^Pair returns a tuple; a forecast must be one tensor$"):
@@ -535,8 +537,8 @@ def test_a_model_that_returns_more_than_a_forecast_is_refused() -> None:
 
 def test_a_forecast_of_the_wrong_shape_is_refused_before_it_is_broadcast() -> None:
     class Short(Tiny):
-        def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
-            return super().forward(x, marks)[:, :1]
+        def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
+            return super().forward(x, time_features)[:, :1]
 
     with pytest.raises(InputError, match=r"forecasts \(5, 1, 5\) where the windows hold \(5, 3, 5\)"):
         train_tiny(Short())
@@ -550,9 +552,9 @@ def test_a_forecast_of_the_wrong_shape_is_refused_before_it_is_broadcast() -> No
 def test_scores_are_plain_means_over_windows_steps_and_channels() -> None:
     model, windows = Tiny(), Source(VAL, seed=1)
     scores = evaluate(model, windows, batch_size=5)
-    x, y, marks = windows.batch(torch.arange(VAL))
+    x, y, time_features = windows.batch(torch.arange(VAL))
     model.eval()
-    error = (model(x, marks) - y).detach().double().numpy()
+    error = (model(x, time_features) - y).detach().double().numpy()
     assert scores.windows == VAL
     for kind, values in {"mse": error**2, "mae": abs(error)}.items():
         assert getattr(scores, kind) == pytest.approx(values.mean(), rel=1e-6)
@@ -575,7 +577,7 @@ def test_scores_do_not_depend_on_the_batch_size_and_count_the_tail(batch_size: i
 
 def test_sums_do_not_lose_small_errors_beside_a_large_one() -> None:
     class Zero(nn.Module):
-        def forward(self, x: Tensor, marks: Tensor | None = None) -> Tensor:
+        def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
             return torch.zeros(len(x), HORIZON, CHANNELS)
 
     windows = Source(VAL, seed=1)
@@ -601,8 +603,8 @@ def test_scoring_knows_no_dropout_and_leaves_every_mode_as_it_was() -> None:
 def test_predict_gives_every_window_in_order_as_an_ordinary_tensor() -> None:
     model, windows = Tiny(), Source(VAL, seed=1)
     forecast = predict(model, windows, batch_size=7)
-    x, _, marks = windows.batch(torch.arange(VAL))
-    torch.testing.assert_close(forecast, model.eval()(x, marks).detach())
+    x, _, time_features = windows.batch(torch.arange(VAL))
+    torch.testing.assert_close(forecast, model.eval()(x, time_features).detach())
     assert not forecast.is_inference()
     gain = torch.ones(1, requires_grad=True)
     (forecast * gain).sum().backward()
@@ -619,7 +621,7 @@ def test_scoring_leaves_the_model_on_its_device_unless_told_otherwise(
     monkeypatch.setattr(training, "_gather", lambda windows, index, device: windows.batch(index))
     score(model, windows)
     model.body.to("meta")  # the first parameter says where the model is
-    monkeypatch.setattr(model, "forward", lambda x, marks: torch.zeros(len(x), HORIZON, CHANNELS))
+    monkeypatch.setattr(model, "forward", lambda x, time_features: torch.zeros(len(x), HORIZON, CHANNELS))
     monkeypatch.setattr(training, "_autocast", lambda precision, device: torch.no_grad())
     score(model, windows)
     score(model, windows, device="cpu")

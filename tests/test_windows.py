@@ -1,4 +1,4 @@
-"""Borders, scaler, calendar marks, and windows gathered by index."""
+"""Borders, scaler, calendar features, and windows gathered by index."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primecast.data.windows import Cuts, Dataset, Fixed, Ratio, Scaler, split, time_features
+from primecast.data.windows import Cuts, Dataset, Fixed, Ratio, Scaler, calendar_features, split
 from primecast.errors import InputError
 
 
@@ -67,9 +67,9 @@ def test_a_window_is_its_rows(lookback: int, horizon: int, data: st.DataObject) 
     y = splits.scaler.inverse(batch.y[0].double().numpy())
     np.testing.assert_allclose(x, dataset.values[first : first + lookback], rtol=0, atol=1e-3)
     np.testing.assert_allclose(y, dataset.values[first + lookback : first + lookback + horizon], rtol=0, atol=1e-3)
-    assert batch.marks is not None
+    assert batch.time_features is not None
     assert isinstance(dataset.index, pd.DatetimeIndex)
-    assert torch.equal(batch.marks[0], time_features(dataset.index[first : first + lookback + horizon]))
+    assert torch.equal(batch.time_features[0], calendar_features(dataset.index[first : first + lookback + horizon]))
 
 
 def test_a_batch_has_its_windows_in_the_order_asked_for() -> None:
@@ -98,32 +98,32 @@ def test_the_three_splits_share_one_tensor() -> None:
 
 def test_windows_know_their_sizes_and_move_between_devices() -> None:
     windows = split(counting(), lookback=7, horizon=5).val
-    assert (windows.channels, windows.mark_count, windows.lookback, windows.horizon) == (3, 4, 7, 5)
+    assert (windows.channels, windows.n_time_features, windows.lookback, windows.horizon) == (3, 4, 7, 5)
     assert windows.rows == range(windows.start, windows.start + len(windows) + 7 + 5 - 1)
     moved = windows.to("meta")
     assert moved.series.device.type == "meta"
-    assert moved.marks is not None and moved.marks.device.type == "meta"
+    assert moved.time_features is not None and moved.time_features.device.type == "meta"
     assert len(moved) == len(windows)
 
 
-# ---------------------------------------------------------------- marks
+# ---------------------------------------------------------------- time_features
 
 
 def test_marks_are_made_when_there_are_dates_unless_the_data_set_or_the_caller_says_no() -> None:
-    def count(dataset: Dataset, marks: bool | None = None) -> int:
-        return split(dataset, lookback=7, horizon=5, marks=marks).train.mark_count
+    def count(dataset: Dataset, time_features: bool | None = None) -> int:
+        return split(dataset, lookback=7, horizon=5, time_features=time_features).train.n_time_features
 
     assert count(counting()) == 4
-    assert count(counting(), marks=False) == 0
-    assert count(counting(marks=False)) == 0
-    assert count(counting(marks=False), marks=True) == 4
+    assert count(counting(), time_features=False) == 0
+    assert count(counting(time_features=False)) == 0
+    assert count(counting(time_features=False), time_features=True) == 4
     assert count(counting(index=None)) == 0
-    with pytest.raises(InputError, match=r"'counting' has no dates .* give marks=False"):
-        count(counting(index=None), marks=True)
+    with pytest.raises(InputError, match=r"'counting' has no dates .* give time_features=False"):
+        count(counting(index=None), time_features=True)
 
 
 def test_time_features_follow_the_formula_and_stay_within_a_half() -> None:
-    features = time_features(pd.DatetimeIndex(["2020-12-31 23:50", "2021-01-01 00:00", "2021-03-17 06:00"]))
+    features = calendar_features(pd.DatetimeIndex(["2020-12-31 23:50", "2021-01-01 00:00", "2021-03-17 06:00"]))
     expected = [
         [0.5, 3 / 6 - 0.5, 0.5, 0.5],  # the last hour of a Thursday, day 31 and day 366
         [-0.5, 4 / 6 - 0.5, -0.5, -0.5],

@@ -14,9 +14,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from primecast.experiment import Spec, run
-from primecast.files import write_json
-from primecast.studies.grid import OWN_PAIR_TOO
+from primecast.experiments.experiment import Spec, run
+from primecast.experiments.studies.grid import OWN_PAIR_TOO
+from primecast.storage.atomic import write_json
 
 ROOT = Path(__file__).parents[1]
 RESULTS, TABLE = ROOT / "results" / "systems.csv", ROOT / "docs" / "systems.md"

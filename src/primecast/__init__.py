@@ -8,39 +8,39 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from primecast.attention import MultiHeadAttention, Prime, attend, attention_weights
     from primecast.data.catalog import fetch, load_dataset
     from primecast.data.windows import split
     from primecast.errors import InputError
-    from primecast.experiment import Spec, run
-    from primecast.forecaster import Forecaster
-    from primecast.losses import create_loss
+    from primecast.experiments.experiment import Spec, run
+    from primecast.forecasting.forecaster import Forecaster
     from primecast.models import create_model, list_models
-    from primecast.primers import Primer, parameter_overhead
-    from primecast.swap import priming, swap_attention
-    from primecast.training import evaluate, fit
+    from primecast.nn.attention import MultiHeadAttention, Prime, attend, attention_weights
+    from primecast.nn.losses import create_loss
+    from primecast.nn.primer import Primer, parameter_overhead
+    from primecast.nn.swap import priming, swap_attention
+    from primecast.training.loop import evaluate, fit
 
 _HOME = {
-    "Forecaster": "forecaster",
+    "Forecaster": "forecasting.forecaster",
     "InputError": "errors",
-    "MultiHeadAttention": "attention",
-    "Prime": "attention",
-    "Primer": "primers",
-    "Spec": "experiment",
-    "attend": "attention",
-    "attention_weights": "attention",
-    "create_loss": "losses",
+    "MultiHeadAttention": "nn.attention",
+    "Prime": "nn.attention",
+    "Primer": "nn.primer",
+    "Spec": "experiments.experiment",
+    "attend": "nn.attention",
+    "attention_weights": "nn.attention",
+    "create_loss": "nn.losses",
     "create_model": "models",
-    "evaluate": "training",
+    "evaluate": "training.loop",
     "fetch": "data.catalog",
-    "fit": "training",
+    "fit": "training.loop",
     "list_models": "models",
     "load_dataset": "data.catalog",
-    "parameter_overhead": "primers",
-    "priming": "swap",
-    "run": "experiment",
+    "parameter_overhead": "nn.primer",
+    "priming": "nn.swap",
+    "run": "experiments.experiment",
     "split": "data.windows",
-    "swap_attention": "swap",
+    "swap_attention": "nn.swap",
 }
 """Public name -> module that defines it."""
 

@@ -1,5 +1,5 @@
 """`python -m primecast`: the same commands, for launchers that start a module."""
 
-from primecast.cli import main
+from primecast.cli.app import main
 
 main()

@@ -4,7 +4,7 @@ Their message is a sentence: the thing, the value given, the values allowed or t
 and leave with exit code 2 or 1; anything else that is raised is a defect of primecast and keeps its traceback.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -29,3 +29,9 @@ def unknown(what: str, given: object, allowed: Iterable[object]) -> InputError:
     near = get_close_matches(str(given).casefold(), folded, n=1)
     hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
     return InputError(f"unknown {what} {given!r}{hint}; allowed: {', '.join(names) or 'none'}")
+
+
+def format_list(names: Collection[object], *, most: int = 8) -> str:
+    """The first few names, and how many there are when these are not all."""
+    shown = ", ".join(map(str, list(names)[:most])) or "none"
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > most else shown

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from primecast.swap import SwapReport
+from primecast.nn.swap import SwapReport
 
 
 def is_unchanged_until_it_is_trained(

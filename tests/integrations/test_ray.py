@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from primecast.experiment import run
-from primecast.store import Store
+from primecast.experiments.experiment import run
+from primecast.experiments.store import Store
 from tests.test_engines import LONG, linux, start, tiny, wait_for_epochs
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'primecast[cluster]'")

@@ -12,7 +12,7 @@ from sktime.forecasting.base import ForecastingHorizon  # noqa: E402
 from sktime.utils.estimator_checks import check_estimator  # noqa: E402
 
 from primecast.errors import InputError  # noqa: E402
-from primecast.forecaster import Forecaster  # noqa: E402
+from primecast.forecasting.forecaster import Forecaster  # noqa: E402
 from primecast.integrations.sktime import PrimecastForecaster, held_out, sizes  # noqa: E402
 
 SMALL = {"d_model": 8, "n_heads": 2, "n_layers": 1}

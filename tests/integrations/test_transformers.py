@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.swap import Adapter, of_tokens, swap_attention
+from primecast.nn.swap import Adapter, of_tokens, swap_attention
 from tests.integrations.foreign import is_unchanged_until_it_is_trained
 
 transformers = pytest.importorskip("transformers", reason="run by `make test-all`, in an environment with transformers")

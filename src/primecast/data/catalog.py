@@ -18,8 +18,7 @@ from pathlib import Path
 
 import pooch
 
-from primecast.data.formats import FORMATS, Table
-from primecast.data.frames import uncompressed
+from primecast.data.formats import FORMATS, Table, uncompressed
 from primecast.data.nyc import nyc_weather_table
 from primecast.data.synthetic import SYSTEM_ROWS, SYSTEMS, system
 from primecast.data.windows import Borders, Cuts, Dataset, Fixed, Ratio
@@ -40,7 +39,7 @@ class Entry:
     files:     file name (uncompressed) -> sha256 of the uncompressed bytes, None where none is known to us.
     form:      a name in formats.FORMATS, "embedded" for what comes with the package, or "made" for what is computed.
     frequency: sampling step, as pandas writes it. season: steps of the seasonal-naive period.
-    marks:     whether the benchmark feeds calendar marks to the model.
+    time_features:     whether the benchmark feeds calendar features to the model.
     fill_gaps: whether missing values are filled after scaling.
     source:    where people get the files. url: of the one file, when it can be fetched.
     """
@@ -56,7 +55,7 @@ class Entry:
     licence: str
     notes: str
     source: str
-    marks: bool = True
+    time_features: bool = True
     fill_gaps: bool = False
     url: str | None = None
 
@@ -94,7 +93,7 @@ SYNTHETIC: dict[str, Entry] = {
         notes="A made system whose leaders, lags and unrelated channels are known (synthetic.py). Not of the paper. "
         "Lags are 2 to 7 steps, so leaders tell of the first steps of a horizon only.",
         source="it is made by primecast",
-        marks=False,
+        time_features=False,
     )
     for name in SYSTEMS
 }
@@ -169,7 +168,7 @@ CATALOG: dict[str, Entry] = {
         licence="none stated",
         notes="Power of 137 photovoltaic plants in Alabama, 2006. The file has no dates and no names.",
         source=f"solar_AL.txt {BUNDLE}, and with laiguokun/multivariate-time-series-data on GitHub",
-        marks=False,
+        time_features=False,
     ),
     "ECL": Entry(
         files={"electricity.csv": None},
@@ -212,7 +211,7 @@ CATALOG: dict[str, Entry] = {
         notes="Flow at 358 road sensors in California. No dates in the file; windows of val and test do not reach "
         "back into the split before them.",
         source=f"PEMS03.npz {BUNDLE}",
-        marks=False,
+        time_features=False,
         fill_gaps=True,
     ),
     "PEMS08": Entry(
@@ -228,7 +227,7 @@ CATALOG: dict[str, Entry] = {
         notes="Flow at 170 road sensors in California. No dates in the file; windows of val and test do not reach "
         "back into the split before them.",
         source=f"PEMS08.npz {BUNDLE}",
-        marks=False,
+        time_features=False,
         fill_gaps=True,
     ),
     "simbench": Entry(
@@ -259,7 +258,7 @@ CATALOG: dict[str, Entry] = {
         notes="20 of the 862 sensors of Traffic, without dates. Not of the paper: its scores compare with nothing "
         "published.",
         source="traffic.txt comes with the PyPI package imputegap",
-        marks=False,
+        time_features=False,
     ),
     "pems08-tail": Entry(
         files={
@@ -277,7 +276,7 @@ CATALOG: dict[str, Entry] = {
         notes="The last 40 % of PEMS08, put together from a validation and a test file of windows. Not of the paper: "
         "its scores compare with nothing published.",
         source="val.npz and test.npz are the window files of PEMS08 made for graph networks (12 steps in, 12 out)",
-        marks=False,
+        time_features=False,
         fill_gaps=True,
     ),
     "nyc-weather": Entry(
@@ -324,7 +323,7 @@ def load_dataset(name: str, root: Path | str | None = None) -> Dataset:
         names=table.names,
         borders=entry.borders,
         season=entry.season,
-        marks=entry.marks,
+        time_features=entry.time_features,
         fill_gaps=entry.fill_gaps,
     )
 

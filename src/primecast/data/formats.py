@@ -5,18 +5,20 @@ Nothing is repaired here. What cannot be read is refused with a sentence that na
 Letters: t rows, n channels.
 """
 
+import gzip
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from primecast.data.frames import listed, to_numbers
-from primecast.errors import InputError
+from primecast.errors import InputError, format_list
 
 TARGET = "OT"
 
@@ -36,7 +38,7 @@ def read_csv(contents: dict[str, bytes]) -> Table:
     frame = _parse(content, name, sep=",")
     for column in ("date", TARGET):
         if column not in frame.columns:
-            raise InputError(f"{name} has no column {column!r}; its columns are {listed(frame.columns)}")
+            raise InputError(f"{name} has no column {column!r}; its columns are {format_list(frame.columns)}")
     index = _dates(frame.pop("date"), name, layout=None)
     frame[TARGET] = frame.pop(TARGET)
     return Table(to_numbers(frame, source=name), index, tuple(frame.columns))
@@ -47,7 +49,7 @@ def read_simbench(contents: dict[str, bytes]) -> Table:
     (name, content), *_ = contents.items()
     frame = _parse(content, name, sep=";")
     if "time" not in frame.columns:
-        raise InputError(f"{name} has no column 'time'; its columns are {listed(frame.columns)}")
+        raise InputError(f"{name} has no column 'time'; its columns are {format_list(frame.columns)}")
     index = _dates(frame.pop("time"), name, layout="%d.%m.%Y %H:%M")
     values = to_numbers(frame, source=name)
     changing = values.max(axis=0) > values.min(axis=0)
@@ -131,7 +133,7 @@ def _array(content: bytes, name: str, key: str) -> Float64[np.ndarray, "..."]:
     except ValueError as error:
         raise InputError(f"{key!r} in {name} is no array of numbers, and nothing else is read") from error
     if array is None:
-        raise InputError(f"{name} has no array {key!r}; it holds {listed(names)}")
+        raise InputError(f"{name} has no array {key!r}; it holds {format_list(names)}")
     if not np.issubdtype(array.dtype, np.number):
         raise InputError(f"{key!r} in {name} is no array of numbers but of {array.dtype}")
     return array.astype(np.float64)
@@ -140,3 +142,37 @@ def _array(content: bytes, name: str, key: str) -> Float64[np.ndarray, "..."]:
 def _sensors(values: Float64[np.ndarray, "t n"]) -> Table:
     names = tuple(f"sensor {number}" for number in range(values.shape[1]))
     return Table(np.ascontiguousarray(values), None, names)
+
+
+def uncompressed(path: Path) -> bytes:
+    """The content of a file, unpacked if its name ends in .gz or .xz."""
+    content = path.read_bytes()
+    try:
+        if path.suffix == ".gz":
+            return gzip.decompress(content)
+        if path.suffix == ".xz":
+            return lzma.decompress(content)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(f"{path} is damaged and cannot be uncompressed: {error}") from error
+    return content
+
+
+def to_numbers(frame: pd.DataFrame, *, source: str = "the frame") -> Float64[np.ndarray, "t n"]:
+    """All cells as float64, empty ones as NaN; the first cell that is no number is named."""
+    columns = []
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+            columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            continue
+        if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+            raise InputError(f"column {name!r} of {source} is not numeric but {column.dtype}; drop the column")
+        numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
+        if len(bad):
+            row = int(bad[0])
+            raise InputError(
+                f"column {name!r} of {source} is not numeric: row {frame.index[row]} holds {column.iloc[row]!r}; "
+                "correct the cell or drop the column"
+            )
+        columns.append(numbers)
+    return np.stack(columns, axis=1) if columns else np.empty((len(frame), 0))

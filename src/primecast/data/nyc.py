@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from primecast.data.formats import Table
-from primecast.data.frames import validate
 
 FILE = "nyc-weather.csv.xz"
 UNITS = {
@@ -45,8 +44,10 @@ def nyc_weather() -> pd.DataFrame:
 
 def nyc_weather_table() -> Table:
     """The same for the catalog: gaps filled by interpolation in time, since models need numbers."""
-    frame = validate(nyc_weather(), missing="interpolate")
-    return Table(frame.to_numpy(dtype=np.float64), pd.DatetimeIndex(frame.index), tuple(frame.columns))
+    frame = nyc_weather().interpolate(method="time").ffill().bfill()
+    # Row by row in memory, as files are read: the last bits of a mean depend on it.
+    values = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+    return Table(values, pd.DatetimeIndex(frame.index), tuple(frame.columns))
 
 
 def unit_of(channel: str) -> str:

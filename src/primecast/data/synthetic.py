@@ -93,7 +93,7 @@ def lagged_system(
         names=tuple(names),
         borders=Ratio(),
         season=PERIODS[0],
-        marks=False,
+        time_features=False,
     )
     return SyntheticSystem(dataset=dataset, truth=_truth(groups))
 

@@ -1,4 +1,4 @@
-"""From one long series to training windows: borders, scaler, calendar marks, windows gathered by index.
+"""From one long series to training windows: borders, scaler, calendar features, windows gathered by index.
 
     Dataset ──borders──> three row ranges ──scaler of the train rows──> one float32 tensor ──> three Windows
 
@@ -6,7 +6,7 @@ A window is `lookback` rows to look at and the `horizon` rows after them to fore
 The series is kept once. A batch is one gather from a strided view of it, so there is no DataLoader, no worker
 process and no copy of the series.
 
-Letters: t rows of the series, n channels, m calendar marks (4), b windows in a batch, l look-back, h horizon.
+Letters: t rows of the series, n channels, m time features (4), b windows in a batch, l look-back, h horizon.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ class Dataset:
     """A multivariate series and what is needed to split it.
 
     season:    steps of the seasonal-naive period, such as 24 for hourly data.
-    marks:     whether `split` makes calendar marks of the dates, if there are dates.
+    time_features:     whether `split` makes calendar features of the dates, if there are dates.
     fill_gaps: whether `split` fills missing values, forward then backward within each split, as for PEMS.
     """
 
@@ -89,7 +89,7 @@ class Dataset:
     names: tuple[str, ...]
     borders: Borders
     season: int
-    marks: bool = True
+    time_features: bool = True
     fill_gaps: bool = False
 
     @property
@@ -145,7 +145,7 @@ class Scaler:
 class Batch(NamedTuple):
     x: Float[Tensor, "b l n"]
     y: Float[Tensor, "b h n"]
-    marks: Float[Tensor, "b l+h m"] | None  # of the past rows, then of the future ones
+    time_features: Float[Tensor, "b l+h m"] | None  # of the past rows, then of the future ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ class Windows:
     """All windows of one split: window i looks at rows start+i ... start+i+l-1 of the data set."""
 
     series: Float32[Tensor, "t n"]  # this split's rows, scaled: a view of the one tensor of all rows
-    marks: Float32[Tensor, "t m"] | None
+    time_features: Float32[Tensor, "t m"] | None
     start: int  # the row of the data set at which window 0 begins
     lookback: int
     horizon: int
@@ -171,8 +171,8 @@ class Windows:
         return self.series.shape[1]
 
     @property
-    def mark_count(self) -> int:
-        return 0 if self.marks is None else self.marks.shape[1]
+    def n_time_features(self) -> int:
+        return 0 if self.time_features is None else self.time_features.shape[1]
 
     def batch(self, index: Int64[Tensor, "b"]) -> Batch:
         """The windows of these numbers, in this order; `index` lies on the device of the series."""
@@ -180,7 +180,7 @@ class Windows:
         return Batch(
             x=past_and_future[:, : self.lookback],
             y=past_and_future[:, self.lookback :],
-            marks=None if self.marks is None else self._gather(self.marks, index),
+            time_features=None if self.time_features is None else self._gather(self.time_features, index),
         )
 
     def _gather(self, rows: Float32[Tensor, "t c"], index: Int64[Tensor, "b"]) -> Float32[Tensor, "b w c"]:
@@ -188,8 +188,8 @@ class Windows:
         return rows.unfold(0, self.lookback + self.horizon, 1).transpose(1, 2)[index]
 
     def to(self, device: torch.device | str) -> "Windows":
-        marks = None if self.marks is None else self.marks.to(device)
-        return replace(self, series=self.series.to(device), marks=marks)
+        time_features = None if self.time_features is None else self.time_features.to(device)
+        return replace(self, series=self.series.to(device), time_features=time_features)
 
 
 @dataclass(frozen=True)
@@ -200,24 +200,24 @@ class Splits:
     scaler: Scaler
 
 
-def split(dataset: Dataset, *, lookback: int, horizon: int, marks: bool | None = None) -> Splits:
-    """Train, val and test windows, scaled by the train rows; calendar marks as the data set says, or as told."""
-    if marks is None:
-        marks = dataset.marks and dataset.index is not None
-    if marks and dataset.index is None:
-        raise InputError(f"{dataset.called} has no dates to make calendar marks of; give marks=False")
+def split(dataset: Dataset, *, lookback: int, horizon: int, time_features: bool | None = None) -> Splits:
+    """Train, val and test windows, scaled by the train rows; calendar features as the data set says, or as told."""
+    if time_features is None:
+        time_features = dataset.time_features and dataset.index is not None
+    if time_features and dataset.index is None:
+        raise InputError(f"{dataset.called} has no dates to make calendar features of; give time_features=False")
 
     ranges = _checked_ranges(dataset, lookback=lookback, horizon=horizon)
     _check_gaps(dataset, ranges)
     scaler = Scaler.fit(dataset.values[: ranges.train.stop])
     scaled = _filled(scaler.transform(dataset.values), ranges)
     series = torch.from_numpy(scaled.astype(np.float32))
-    calendar = time_features(dataset.index) if marks and dataset.index is not None else None
+    calendar = calendar_features(dataset.index) if time_features and dataset.index is not None else None
 
     def windows(rows: range) -> Windows:
         return Windows(
             series=series[rows.start : rows.stop],
-            marks=None if calendar is None else calendar[rows.start : rows.stop],
+            time_features=None if calendar is None else calendar[rows.start : rows.stop],
             start=rows.start,
             lookback=lookback,
             horizon=horizon,
@@ -226,7 +226,7 @@ def split(dataset: Dataset, *, lookback: int, horizon: int, marks: bool | None =
     return Splits(windows(ranges.train), windows(ranges.val), windows(ranges.test), scaler)
 
 
-def time_features(index: pd.DatetimeIndex) -> Float32[Tensor, "t 4"]:
+def calendar_features(index: pd.DatetimeIndex) -> Float32[Tensor, "t 4"]:
     """Hour of day, day of week, day of month and day of year, each scaled to [-0.5, 0.5].
 
     The benchmarks use these four at every sampling rate, also for 10-minute and daily data.

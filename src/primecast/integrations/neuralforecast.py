@@ -6,7 +6,7 @@
 It is the package's own iTransformer inside neuralforecast's own training, so that cross-validation, exogenous inputs,
 conformal intervals, distribution losses, saving and its Ray and Spark machinery work as they do for every model there.
 
-Exogenous columns become tokens: historic ones are channels that are looked at but not forecast; future ones are marks,
+Exogenous columns become tokens: historic ones are channels that are looked at but not forecast; future ones are time_features,
 each shown once over the past and again moved ahead until every future value has come into view.
 
 To load a saved `NeuralForecast` that holds this model, import this module first: that registers its name.
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from primecast.data.roles import shifts, show_known
+from primecast.frames.roles import shift_future_covariates, shifts
 from primecast.models import create_model
 
 try:
@@ -134,7 +134,7 @@ class PrimeITransformer(BaseModel):
             lookback=input_size,
             horizon=h * self.loss.outputsize_multiplier,
             channels=n_series * (1 + len(hist_exog_list or ())),
-            marks=self.known * len(shifts(lookback=input_size, horizon=h)),
+            time_features=self.known * len(shifts(lookback=input_size, horizon=h)),
             d_model=hidden_size,
             n_heads=n_heads,
             n_layers=e_layers,
@@ -151,10 +151,10 @@ class PrimeITransformer(BaseModel):
         assert y is not None
         past, future = windows_batch.get("hist_exog"), windows_batch.get("futr_exog")
         x = y if past is None else torch.cat([y, _columns(past)], dim=-1)
-        marks = None
+        time_features = None
         if future is not None:
-            marks = show_known(_columns(future), known=self.known, lookback=y.shape[1])
-        forecast = self.network(x, marks)[..., : self.n_series]
+            time_features = shift_future_covariates(_columns(future), known=self.known, lookback=y.shape[1])
+        forecast = self.network(x, time_features)[..., : self.n_series]
         return forecast.reshape(len(y), self.h, -1)
 
 

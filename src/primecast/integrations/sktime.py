@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from primecast.errors import InputError
-from primecast.forecaster import Forecaster
+from primecast.forecasting.forecaster import Forecaster
 
 try:
     from sktime.forecasting.base import BaseForecaster

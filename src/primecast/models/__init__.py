@@ -1,7 +1,7 @@
 """The models, by name. A registry is a dict one can read, and to be in it is to be tested.
 
 Every model is made by `create_model(name, lookback=, horizon=, channels=, ...)` and called as
-`model(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n)`.
+`model(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n)`. May import: nn, errors.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from primecast.attention import MECHANISMS
 from primecast.errors import InputError, unknown
 from primecast.models import autoformer, dlinear, lagts, lift, patchtst, timer_xl
 from primecast.models.autoformer import Autoformer
@@ -23,6 +22,7 @@ from primecast.models.lagts import LagTSReconstruction
 from primecast.models.lift import LIFT
 from primecast.models.patchtst import PatchTST
 from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
+from primecast.nn.attention import MECHANISMS
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ModelEntry:
     tokens: str
     reference: str
     mechanisms: tuple[str, ...] = ()
-    primable: bool = False
+    supports_primer: bool = False
     settings: Callable[[str, int], Mapping[str, object]] | None = None
     permutes: bool = True
     equivariant: bool = True
@@ -64,21 +64,21 @@ MODELS: Mapping[str, ModelEntry] = {
         GAT,
         tokens="channels, joined by a drawn graph",
         reference="Velickovic et al., ICLR 2018; Brody et al., ICLR 2022",
-        primable=True,  # a graph of density < 1 ties it to its channels; by default all are joined
+        supports_primer=True,  # a graph of density < 1 ties it to its channels; by default all are joined
     ),
     "itransformer": ModelEntry(
         ITransformer,
         tokens="channels",
         reference="Liu et al., ICLR 2024",
         mechanisms=tuple(MECHANISMS),
-        primable=True,
+        supports_primer=True,
     ),
     "timer_xl": ModelEntry(
         TimerXL,
         tokens="patches of all channels",
         reference="Liu et al., ICLR 2025",
         mechanisms=TIME_MECHANISMS,
-        primable=True,
+        supports_primer=True,
         settings=lambda dataset, horizon: {k: v for k, v in asdict(timer_xl.SETTINGS[dataset]).items() if k != "note"},
     ),
     "patchtst": ModelEntry(
@@ -192,7 +192,7 @@ def attentions(name: str) -> dict[str, dict[str, Any]]:
     entry = MODELS[name]
     table: dict[str, dict[str, Any]] = {"standard": ATTENTIONS["standard"].options}
     table |= {mechanism: {"mechanism": mechanism, "primer": None} for mechanism in entry.mechanisms}
-    if entry.primable:
+    if entry.supports_primer:
         table |= {name: attention.options for name, attention in ATTENTIONS.items()}
         table |= {
             f"{mechanism}+prime": {"mechanism": mechanism, "primer": PAPERS_PRIMER} for mechanism in entry.mechanisms
@@ -208,7 +208,7 @@ def attentions(name: str) -> dict[str, dict[str, Any]]:
 
 def default_attention(name: str) -> str:
     """The attention a model has where nothing is asked for: primed where it can be."""
-    return "prime-free" if MODELS[name].primable else "standard"
+    return "prime-free" if MODELS[name].supports_primer else "standard"
 
 
 def attention_options(name: str, attention: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Autoformer: time steps are tokens, and attention looks for the delays at which a series resembles itself.
 
     series    = trend + season, where the trend is a moving average; every layer splits again what it has made
-    embedding = circular convolution over three steps of the values + Linear of their calendar marks; no position
+    embedding = circular convolution over three steps of the values + Linear of their calendar features; no position
     encoder   = auto-correlation and feed-forward over the seasons of the look-back; trends are thrown away
     decoder   = starts from the last steps of the look-back, continued by zeros (season) and by the mean (trend);
                 each layer hands the trends it splits off, mapped d -> n, to the running trend
@@ -19,7 +19,7 @@ Wu et al., "Autoformer: Decomposition Transformers with Auto-Correlation for Lon
 2021.
 
 Parameters: 2 (3 n d + m d) + E [4 (d^2+d) + 2 d f] + D [8 (d^2+d) + 2 d f + 3 d n] + 4 d + d n + n.
-Letters: b batch, t steps, l look-back, h horizon, n channels, m calendar marks, d model width, f feed-forward width,
+Letters: b batch, t steps, l look-back, h horizon, n channels, m time features, d model width, f feed-forward width,
 E and D layers of encoder and decoder, k delays.
 """
 
@@ -30,10 +30,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.attention import MultiHeadAttention, Terms
-from primecast.dropout import Dropout
 from primecast.errors import InputError, unknown
-from primecast.layers import FEED_FORWARD_ACTIVATIONS, WindowNorm, moving_average
+from primecast.nn.attention import AttentionArgs, MultiHeadAttention
+from primecast.nn.dropout import Dropout
+from primecast.nn.layers import FEED_FORWARD_ACTIVATIONS, WindowNorm, moving_average
 
 # ---------------------------------------------------------------- auto-correlation
 
@@ -72,7 +72,7 @@ class AutoCorrelation(nn.Module):
     the length of the queries.
     """
 
-    primable = False
+    supports_primer = False
 
     def __init__(self, factor: float = 3.0) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class AutoCorrelation(nn.Module):
         k: Float[Tensor, "b j d"],
         v: Float[Tensor, "b j d"],
         x: Float[Tensor, "b i d"],
-        terms: Terms,
+        terms: AttentionArgs,
     ) -> Float[Tensor, "b i d"]:
         if terms.prime is not None:
             raise InputError("auto-correlation aggregates delays, not pairs: it has no use for a primer")
@@ -125,19 +125,21 @@ def _circular(inputs: int, outputs: int) -> nn.Conv1d:
 
 
 class StepEmbedding(nn.Module):
-    """A token for each step: a circular convolution of the values and, where there are marks, Linear of the marks."""
+    """A token for each step: a circular convolution of the values and, where there are time_features, Linear of the time_features."""
 
-    def __init__(self, channels: int, marks: int, d_model: int, *, dropout: float) -> None:
+    def __init__(self, channels: int, time_features: int, d_model: int, *, dropout: float) -> None:
         super().__init__()
         self.values = _circular(channels, d_model)
         nn.init.kaiming_normal_(self.values.weight, mode="fan_in", nonlinearity="leaky_relu")
-        self.marks = nn.Linear(marks, d_model, bias=False) if marks else None
+        self.time_features = nn.Linear(time_features, d_model, bias=False) if time_features else None
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "b t n"], marks: Float[Tensor, "b t m"] | None) -> Float[Tensor, "b t d"]:
+    def forward(
+        self, x: Float[Tensor, "b t n"], time_features: Float[Tensor, "b t m"] | None
+    ) -> Float[Tensor, "b t d"]:
         z = self.values(x.mT).mT
-        if self.marks is not None and marks is not None:
-            z = z + self.marks(marks)
+        if self.time_features is not None and time_features is not None:
+            z = z + self.time_features(time_features)
         return self.dropout(z)
 
 
@@ -227,10 +229,10 @@ class DecoderLayer(nn.Module):
 
 
 class Autoformer(nn.Module):
-    """forward(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n); of the marks it uses past and future.
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); of the time_features it uses past and future.
 
     label:    last steps of the look-back that the decoder starts from; half the look-back when None. No step of the
-              future is ever shown to it but its calendar marks.
+              future is ever shown to it but its calendar features.
     kernel:   steps of the moving average, an odd number. factor: int(factor ln t) delays are used.
     n_heads:  divides nothing in auto-correlation (see there); kept because the published settings name it.
     norm:     see layers.NORMS; the original has none.
@@ -242,7 +244,7 @@ class Autoformer(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         d_model: int = 512,
         n_heads: int = 8,
         n_layers: int = 2,
@@ -271,8 +273,8 @@ class Autoformer(nn.Module):
             "activation": activation,
         }
         self.norm = WindowNorm(norm, channels)
-        self.embed_past = StepEmbedding(channels, marks, d_model, dropout=dropout)
-        self.embed_future = StepEmbedding(channels, marks, d_model, dropout=dropout)
+        self.embed_past = StepEmbedding(channels, time_features, d_model, dropout=dropout)
+        self.embed_future = StepEmbedding(channels, time_features, d_model, dropout=dropout)
         self.encoders = nn.ModuleList(EncoderLayer(d_model, n_heads, **shared) for _ in range(n_layers))
         self.norm_past = SeasonNorm(d_model)
         self.decoders = nn.ModuleList(
@@ -281,16 +283,18 @@ class Autoformer(nn.Module):
         self.norm_future = SeasonNorm(d_model)
         self.head = nn.Linear(d_model, channels)
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         normal, restore = self.norm(x)
         season, trend = self._start(normal)
 
-        memory = self.embed_past(normal, None if marks is None else marks[:, : self.lookback])
+        memory = self.embed_past(normal, None if time_features is None else time_features[:, : self.lookback])
         for encoder in self.encoders:
             memory = encoder(memory)
         memory = self.norm_past(memory)
 
-        z = self.embed_future(season, None if marks is None else marks[:, self.lookback - self.label :])
+        z = self.embed_future(season, None if time_features is None else time_features[:, self.lookback - self.label :])
         for decoder in self.decoders:
             z, more = decoder(z, memory)
             trend = trend + more

@@ -9,7 +9,7 @@ Both W start at 1/l everywhere: the first forecast is the mean of the window.
 Zeng et al., "Are Transformers Effective for Time Series Forecasting?", AAAI 2023.
 
 Parameters: 2 (l+1) h; (l+1) h without decomposition.
-Letters: b batch, l look-back, h horizon, n channels, m calendar marks.
+Letters: b batch, l look-back, h horizon, n channels, m time features.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.layers import WindowNorm, moving_average
+from primecast.nn.layers import WindowNorm, moving_average
 
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "model": {},
@@ -28,7 +28,7 @@ validation (0.6505 against 0.6564; on test it is the worse one, 0.3895 against 0
 
 
 class DLinear(nn.Module):
-    """forward(x: (b, l, n), marks) -> (b, h, n); marks are accepted and not used.
+    """forward(x: (b, l, n), time_features) -> (b, h, n); time_features are accepted and not used.
 
     kernel: steps of the moving average, an odd number. None: no decomposition, one linear map of the window as it is;
             with norm "instance" that is RLinear, the linear forecaster inside LightMTS.
@@ -41,7 +41,7 @@ class DLinear(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         kernel: int | None = 25,
         norm: str = "none",
     ) -> None:
@@ -51,7 +51,9 @@ class DLinear(nn.Module):
         self.trend = _averaging(lookback, horizon)
         self.season = None if kernel is None else _averaging(lookback, horizon)
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         normal, restore = self.norm(x)
         if self.kernel is None or self.season is None:
             return restore(self.trend(normal.mT).mT)

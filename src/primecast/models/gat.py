@@ -1,6 +1,6 @@
 """GAT: channels are the nodes of a graph, and a channel listens to its neighbours only. The graph is drawn at random.
 
-    nodes    = Linear(l -> d) of each normalised series; calendar marks are nodes, too
+    nodes    = Linear(l -> d) of each normalised series; calendar features are nodes, too
     graph    = a share `density` of the ordered pairs of different nodes, drawn once; every node also hears itself
     layers   = iTransformer's post-norm blocks, with attention over the edges in place of attention over all pairs
     forecast = Linear(d -> h) of each channel's node, brought back to the level of the window
@@ -22,7 +22,7 @@ cost scales.
 Inside, the node axis comes first, (n, b, d): an edge then gathers and adds whole contiguous rows.
 
 Parameters of an attention: dot 4 (d^2+d), gatv2 3 (d^2+d) + d, gat 2 (d^2+d) + 2 d; the rest as iTransformer.
-Letters: b batch, l look-back, h heads (horizon in the model's signature), n nodes (channels, then calendar marks),
+Letters: b batch, l look-back, h heads (horizon in the model's signature), n nodes (channels, then calendar features),
 e edges, d model width, k head size, r hidden units of a primer.
 """
 
@@ -36,11 +36,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.attention import MODULATE
-from primecast.dropout import Dropout, drop
 from primecast.errors import InputError, unknown
-from primecast.layers import Block, WindowNorm
-from primecast.primers import (
+from primecast.nn.attention import MODULATE
+from primecast.nn.dropout import Dropout, drop
+from primecast.nn.layers import Block, WindowNorm
+from primecast.nn.primer import (
     ACTIVATIONS,
     POOLED,
     Instantaneous,
@@ -294,7 +294,7 @@ class EdgeAttention(nn.Module):
 
 
 class GAT(nn.Module):
-    """forward(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n); of the marks it uses the past l.
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); of the time_features it uses the past l.
 
     scoring:    a name in SCORINGS. density: share of the ordered pairs of different nodes that are joined.
     graph_seed: the graph is drawn from it and saved with the weights. A drawn graph ties the model to the order of its
@@ -308,7 +308,7 @@ class GAT(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         d_model: int = 128,
         n_heads: int = 8,
         n_layers: int = 2,
@@ -325,7 +325,7 @@ class GAT(nn.Module):
         super().__init__()
         self.channels = channels
         self.lookback = lookback
-        self.marks = marks
+        self.time_features = time_features
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
         self.dropout = Dropout(dropout)
@@ -342,14 +342,14 @@ class GAT(nn.Module):
         self.norm_out = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, horizon)
         self.edges: Tensor
-        self.register_buffer("edges", draw_graph(channels + marks, density, seed=graph_seed))
+        self.register_buffer("edges", draw_graph(channels + time_features, density, seed=graph_seed))
         # Made last, so that everything else starts from the same random numbers with and without a primer.
         self.primer = build_primer(
             primer,
             length=lookback,
             d_model=d_model,
             n_heads=n_heads,
-            tokens=channels + marks,
+            tokens=channels + time_features,
             layers=n_layers,
         )
         if self.primer is not None:
@@ -357,15 +357,17 @@ class GAT(nn.Module):
             if heads * size != d_model:
                 raise InputError(f"the primer has width {heads * size}, the model {d_model}")
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         if x.shape[2] != self.channels:
             raise InputError(f"the model was made for {self.channels} channels, the windows have {x.shape[2]}")
         normal, restore = self.norm(x)
         series = normal.mT
         edges = self.edges
-        if marks is not None and self.marks:
-            series = torch.cat([series, marks[:, : self.lookback].mT], dim=1)
-        elif self.marks:  # no calendar given: its nodes and their edges fall away
+        if time_features is not None and self.time_features:
+            series = torch.cat([series, time_features[:, : self.lookback].mT], dim=1)
+        elif self.time_features:  # no calendar given: its nodes and their edges fall away
             edges = edges[:, (edges < self.channels).all(0)]
         prime = None
         if self.primer is not None:

@@ -1,6 +1,6 @@
 """iTransformer: each channel's whole look-back window is one token, and attention runs across channels.
 
-    tokens   = Linear(l -> d) of each normalised series; calendar marks are series, hence tokens, too
+    tokens   = Linear(l -> d) of each normalised series; calendar features are series, hence tokens, too
     layers   = post-norm transformer blocks over the n + m tokens, then one more LayerNorm
     forecast = Linear(d -> h) of each channel's token, brought back to the level of the window
 
@@ -9,7 +9,7 @@ No position, no channel identity: permuting the channels permutes the forecast, 
 Liu et al., "iTransformer: Inverted Transformers Are Effective for Time Series Forecasting", ICLR 2024.
 
 Parameters without a primer: (l+1) d + E [4 (d^2+d) + 2 d f + f + d + 4 d] + 2 d + (d+1) h.
-Letters: b batch, l look-back, h horizon, n channels, m calendar marks, d model width, f feed-forward width, E layers.
+Letters: b batch, l look-back, h horizon, n channels, m time features, d model width, f feed-forward width, E layers.
 """
 
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.attention import MultiHeadAttention
-from primecast.dropout import Dropout
 from primecast.errors import InputError
-from primecast.layers import Block, WindowNorm
-from primecast.primers import PairFeatures, Primer, build_primer
+from primecast.nn.attention import MultiHeadAttention
+from primecast.nn.dropout import Dropout
+from primecast.nn.layers import Block, WindowNorm
+from primecast.nn.primer import PairFeatures, Primer, build_primer
 
 
 class ITransformer(nn.Module):
-    """forward(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n); of the marks it uses the past l.
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); of the time_features it uses the past l.
 
     d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate, zero_output: see MultiHeadAttention.
-    channel_vectors: a vector for each token, calendar marks included, learned from zero and added to its embedding.
+    channel_vectors: a vector for each token, calendar features included, learned from zero and added to its embedding.
     primer: None, a kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
     """
 
@@ -39,7 +39,7 @@ class ITransformer(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         d_model: int = 128,
         n_heads: int = 8,
         n_layers: int = 2,
@@ -56,10 +56,10 @@ class ITransformer(nn.Module):
         super().__init__()
         self.channels = channels
         self.lookback = lookback
-        self.marks = marks
+        self.time_features = time_features
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
-        self.vectors = nn.Parameter(torch.zeros(channels + marks, d_model)) if channel_vectors else None
+        self.vectors = nn.Parameter(torch.zeros(channels + time_features, d_model)) if channel_vectors else None
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
@@ -87,23 +87,27 @@ class ITransformer(nn.Module):
             length=lookback,
             d_model=d_model,
             n_heads=n_heads,
-            tokens=channels + marks,
+            tokens=channels + time_features,
             layers=n_layers,
         )
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         if x.shape[2] != self.channels:
             raise InputError(f"the model was made for {self.channels} channels, the windows have {x.shape[2]}")
         normal, restore = self.norm(x)
         series = normal.mT
-        if marks is not None and self.marks:
-            series = torch.cat([series, marks[:, : self.lookback].mT], dim=1)
+        if time_features is not None and self.time_features:
+            series = torch.cat([series, time_features[:, : self.lookback].mT], dim=1)
         prime = None if self.primer is None else self.primer(series, covariates=series.shape[1] - self.channels)
 
         tokens = self.embed(series)
         if self.vectors is not None:
             if len(self.vectors) != tokens.shape[1]:
-                raise InputError(f"the model was made for {self.marks} calendar marks, the windows came without")
+                raise InputError(
+                    f"the model was made for {self.time_features} calendar features, the windows came without"
+                )
             tokens = tokens + self.vectors
         z = self.dropout(tokens)
         for depth, block in enumerate(self.blocks):

@@ -17,7 +17,7 @@ s >= l is the future: what leaders have done and followers have yet to do. Besid
 the cross-entropy of P_ij with softmax over t of |R_ij(t)| / temperature small, R_ij(t) = (1/l) sum_s x_i(s) x_j(s - t).
 
 Nothing of size n x n x l is built: the sum over j and t is one product with the n T shifted windows.
-Letters: b batch, l look-back, h horizon, n channels, m calendar marks, T longest lag, r hidden units of a pair, d model
+Letters: b batch, l look-back, h horizon, n channels, m time features, T longest lag, r hidden units of a pair, d model
 width, f feed-forward width, E layers.
 """
 
@@ -28,10 +28,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.dropout import Dropout
 from primecast.errors import InputError
-from primecast.layers import WindowNorm
-from primecast.losses import Loss
+from primecast.nn.dropout import Dropout
+from primecast.nn.layers import WindowNorm
+from primecast.nn.losses import Loss
 
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "model": {},
@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
 
 
 class LagTSReconstruction(nn.Module):
-    """forward(x: (b, l, n), marks) -> (b, h, n); marks are accepted and not used. A reconstruction, see above.
+    """forward(x: (b, l, n), time_features) -> (b, h, n); time_features are accepted and not used. A reconstruction, see above.
 
     max_lag:     T; a quarter of the look-back when None.
     hidden:      units of the pair network.
@@ -55,7 +55,7 @@ class LagTSReconstruction(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         max_lag: int | None = None,
         hidden: int = 32,
         guidance: float = 0.1,
@@ -85,11 +85,17 @@ class LagTSReconstruction(nn.Module):
         self.norm_out = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, horizon)
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         return self._run(x)[0]
 
     def training_loss(
-        self, x: Float[Tensor, "b l n"], y: Float[Tensor, "b h n"], marks: Float[Tensor, "b t m"] | None, loss: Loss
+        self,
+        x: Float[Tensor, "b l n"],
+        y: Float[Tensor, "b h n"],
+        time_features: Float[Tensor, "b t m"] | None,
+        loss: Loss,
     ) -> Float[Tensor, ""]:
         """The loss of the forecast, plus that of the lags by the weight `guidance`."""
         forecast, lags, correlation = self._run(x)

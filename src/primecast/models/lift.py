@@ -25,7 +25,7 @@ In two stages: `fit(model.backbone, ...)`, where it does, then `fit(model, ..., 
 parameters are all frozen stays in eval mode, so no dropout disturbs it and no statistic of it moves.
 
 Refiner parameters, F = h // 2 + 1: 1 + 2 (3 F^2 + F) + l S + n S + S + S F (2K+1)(K+1).
-Letters: b batch, l look-back, h horizon, n channels, m calendar marks, i a channel, j its leader, K leaders, S states,
+Letters: b batch, l look-back, h horizon, n channels, m time features, i a channel, j its leader, K leaders, S states,
 F frequencies.
 """
 
@@ -75,7 +75,7 @@ def settings(dataset: str, horizon: int) -> Mapping[str, Mapping[str, object]]:
 
 
 class LIFT(nn.Module):
-    """forward(x: (b, l, n), marks: (b, l + h, m) or None) -> (b, h, n); marks go to the backbone.
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); time_features go to the backbone.
 
     backbone:      name of a model of the registry, or a ready one; backbone_args: its arguments.
     leaders:       K; 4, or all channels where there are fewer, when None. A channel can lead itself.
@@ -91,7 +91,7 @@ class LIFT(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         backbone: str | nn.Module = "dlinear",
         backbone_args: Mapping[str, Any] | None = None,
         leaders: int | None = None,
@@ -117,7 +117,9 @@ class LIFT(nn.Module):
         self.estimate = estimate
         self.router = router
         self.backbone = _backbone(
-            backbone, {"lookback": lookback, "horizon": horizon, "channels": channels, "marks": marks}, backbone_args
+            backbone,
+            {"lookback": lookback, "horizon": horizon, "channels": channels, "time_features": time_features},
+            backbone_args,
         )
         self.refiner = Refiner(
             lookback=lookback,
@@ -128,11 +130,13 @@ class LIFT(nn.Module):
             temperature=temperature,
         )
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         mean = x.mean(1, keepdim=True)
         deviation = ((x - mean).square().mean(1, keepdim=True) + 1e-8).sqrt()
         past = ((x - mean) / deviation).mT
-        future = ((self.backbone(x, marks) - mean) / deviation).mT
+        future = ((self.backbone(x, time_features) - mean) / deviation).mT
 
         leads = find_leads(past, self.leaders, estimate=self.estimate)
         refined = self.refiner(past, future, leads, seen=past if self.router == "normal" else x.mT)

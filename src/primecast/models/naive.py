@@ -20,6 +20,8 @@ class SeasonalNaive(nn.Module):
         self.season = season
         self.horizon = horizon
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         steps = torch.arange(self.horizon, device=x.device) % self.season
         return x[:, x.shape[1] - self.season + steps]

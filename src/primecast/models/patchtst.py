@@ -10,7 +10,7 @@ Nie et al., "A Time Series is Worth 64 Words: Long-term Forecasting with Transfo
 carries attention scores on from layer to layer; that is left out here.
 
 Parameters: (p+1) d + T d + E [4 (d^2+d) + 2 d f + f + d + 4 d] + (T d + 1) h.
-Letters: b batch, l look-back, h horizon, n channels, m calendar marks, p steps of a patch, T patches, d model width,
+Letters: b batch, l look-back, h horizon, n channels, m time features, p steps of a patch, T patches, d model width,
 f feed-forward width, E layers.
 """
 
@@ -21,10 +21,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.attention import MultiHeadAttention
-from primecast.dropout import Dropout
 from primecast.errors import InputError
-from primecast.layers import Block, WindowNorm
+from primecast.nn.attention import MultiHeadAttention
+from primecast.nn.dropout import Dropout
+from primecast.nn.layers import Block, WindowNorm
 
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "model": {"d_model": 16, "n_heads": 4, "n_layers": 3, "d_ff": 128, "dropout": 0.3},
@@ -35,7 +35,7 @@ schedule are ours: theirs are 1e-4 and 100 epochs."""
 
 
 class PatchTST(nn.Module):
-    """forward(x: (b, l, n), marks) -> (b, h, n); marks are accepted and not used.
+    """forward(x: (b, l, n), time_features) -> (b, h, n); time_features are accepted and not used.
 
     patch, stride: steps of a patch, and from one to the next. norm: see layers.NORMS.
 
@@ -49,7 +49,7 @@ class PatchTST(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         patch: int = 16,
         stride: int = 8,
         d_model: int = 128,
@@ -86,7 +86,9 @@ class PatchTST(nn.Module):
         )
         self.head = nn.Linear(places * d_model, horizon)
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b t m"] | None = None) -> Float[Tensor, "b h n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
         normal, restore = self.norm(x)
         z = self.embed(patches(normal.mT, patch=self.patch, stride=self.stride)) + self.place  # b n T d
         z = self.dropout(z).flatten(0, 1)

@@ -35,10 +35,10 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.attention import MultiHeadAttention, Position, Prime
 from primecast.errors import InputError, unknown
-from primecast.layers import Block, WindowNorm
-from primecast.primers import PairFeatures, Primer, build_primer
+from primecast.nn.attention import MultiHeadAttention, PositionFn, Prime
+from primecast.nn.layers import Block, WindowNorm
+from primecast.nn.primer import PairFeatures, Primer, build_primer
 
 ROTARY = {
     "time": "by the number of the patch, as the paper writes it: the order of the channels is of no matter",
@@ -63,7 +63,7 @@ def causal_mask(channels: int, patches: int) -> Bool[Tensor, "x x"]:
     return past.repeat(channels, channels)
 
 
-def rotation(index: Float[Tensor, "x"], size: int, *, base: float = 10000.0) -> Position:
+def rotation(index: Float[Tensor, "x"], size: int, *, base: float = 10000.0) -> PositionFn:
     """Rotate neighbouring dimensions 2 r and 2 r + 1 of the first half of a head by index * base^(-2 r / width).
 
     The product of a query and a key so turned depends on their indices by the difference only. width is the half of
@@ -126,11 +126,11 @@ def over_patches(prime: Prime, patches: int) -> Prime:
 
 
 class TimerXL(nn.Module):
-    """forward(x: (b, l, n), marks: ignored) -> (b, s, n), in training and evaluation alike.
+    """forward(x: (b, l, n), time_features: ignored) -> (b, s, n), in training and evaluation alike.
 
     patch:  steps of a patch; it must divide the look-back. Without a primer the weights depend on neither look-back
             nor (rolling) horizon, and windows of any number of patches can be given.
-    marks:  accepted and ignored: Timer-XL has no calendar tokens.
+    time_features:  accepted and ignored: Timer-XL has no calendar tokens.
     d_ff:   4 d_model when None. norm: see layers.NORMS; at each roll the window is normalised anew.
     rotary: a name in ROTARY. head: a name in HEADS. mechanism: a name in TIME_MECHANISMS.
     modulate, zero_output, primer: as in iTransformer; a primer is one of pairs of channels, and so are the pairs it
@@ -145,7 +145,7 @@ class TimerXL(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        marks: int = 0,
+        time_features: int = 0,
         patch: int = 96,
         d_model: int = 128,
         n_heads: int = 8,
@@ -210,7 +210,9 @@ class TimerXL(nn.Module):
             layers=n_layers,
         )
 
-    def forward(self, x: Float[Tensor, "b l n"], marks: Float[Tensor, "b w m"] | None = None) -> Float[Tensor, "b s n"]:
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b w m"] | None = None
+    ) -> Float[Tensor, "b s n"]:
         window, steps = x, []
         for _ in range(0, self.horizon, self.step):
             z, restore = self._encode(window)
@@ -224,7 +226,11 @@ class TimerXL(nn.Module):
         return restore(self.head(z).flatten(2).mT)
 
     def training_loss(
-        self, x: Float[Tensor, "b l n"], y: Float[Tensor, "b s n"], marks: Float[Tensor, "b w m"] | None, loss: Loss
+        self,
+        x: Float[Tensor, "b l n"],
+        y: Float[Tensor, "b s n"],
+        time_features: Float[Tensor, "b w m"] | None,
+        loss: Loss,
     ) -> Float[Tensor, ""]:
         """Rolling: the loss of every token's next patch, the true past given; direct: that of the forecast.
 
@@ -232,7 +238,7 @@ class TimerXL(nn.Module):
         steps count. Losses see one patch at a time, so that those of a spectrum see what one token says.
         """
         if not self.rolling:
-            return loss(self(x, marks), y)
+            return loss(self(x, time_features), y)
         truth = torch.cat([x, y], dim=1)[:, self.patch : self.patch + x.shape[1]]
         patches = zip(self.next_patches(x).split(self.patch, 1), truth.split(self.patch, 1), strict=True)
         losses = [loss(told[:, : true.shape[1]], true) * (true.shape[1] / truth.shape[1]) for told, true in patches]

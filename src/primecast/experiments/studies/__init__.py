@@ -1,0 +1,43 @@
+"""The studies: each table and figure is one short file here.
+
+A study has a TITLE, `specs(quick=False)` (what to run, most wanted first), `render(frame, blocks)` (the table, as
+Markdown, from one line per run and the block sums of their errors) and, where there is something to see,
+`figure(frame)`.
+
+    specs ─> run_all ─> store ─> results/<study>.csv, results/<study>_blocks.csv ─> render ─> results/<study>.md
+
+Tables and figures are made from the two CSV files alone, so that everybody can rebuild them from the repository.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from primecast.errors import unknown
+
+STUDIES = (
+    "controls",
+    "dropout",
+    "rank",
+    "main_table",
+    "relational_table",
+    "lookback",
+    "heads",
+    "kv",
+    "sparsity",
+    "primer_init",
+    "stability",
+    "complexity",
+    "attention_maps",
+    "single_point_of_failure",
+    "forecasts",
+    "known_truth",
+    "wide",
+)
+"""Names of the modules in this folder that are studies, in the order in which they answer questions."""
+
+
+def load_study(name: str) -> Any:
+    """The module of a study: TITLE, specs, render, and figure where there is one."""
+    if name not in STUDIES:
+        raise unknown("study", name, STUDIES)
+    return import_module(f"primecast.experiments.studies.{name}")

@@ -1,0 +1,66 @@
+"""Who looks at whom, with standard and with primed attention, and how much hangs on one channel, as numbers."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.probed import (
+    ATTENTIONS,
+    answers,
+    mean_map,
+    most_common,
+    need_two,
+    over_seeds,
+    probed_specs,
+    table,
+)
+from primecast.plotting.figures import MapRow, map_figure
+
+TITLE = "Attention maps of standard and prime attention, and how concentrated they are"
+
+LEGEND = """\
+Attention among channels, mean over layers, heads and test windows; mean ± standard deviation over seeds. *Most
+attended*: share that the most attended channel receives, beside the share if all received alike. *Evenness*: entropy
+of the received shares over its maximum (1: all alike, 0: one takes all). *Self*: share that channels give to
+themselves. *Calendar*: share of all attention that goes to calendar tokens. *Primer*: root mean square of F_ij, which
+is 1 where nothing is primed; *apart*: the same of its difference from the mean F of all pairs."""
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    return probed_specs(quick)
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    lines = []
+    for (dataset, attention), runs in answers(frame, "maps").groupby(["dataset", "attention"], sort=False):
+        lines.append(
+            {
+                "data set": dataset,
+                "attention": attention,
+                "seeds": len(runs),
+                "most attended": over_seeds(runs["top_share"], 1, percent=True),
+                "all alike": f"{100 / runs['channel_count'].iloc[0]:.1f} %",
+                "which": most_common(runs["top_channel"]),
+                "evenness": over_seeds(runs["entropy"], 4),
+                "self": over_seeds(runs["diagonal"], 1, percent=True),
+                "calendar": over_seeds(runs["calendar"], 1, percent=True),
+                **{
+                    title: over_seeds(runs[name], 2) if name in runs else "none"
+                    for title, name in (("primer", "strength_mean"), ("primer, apart", "distinct_mean"))
+                },
+            }
+        )
+    return f"{table(lines)}\n{LEGEND}\n"
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """Per data set the maps of all, on one colour scale, and how they differ from standard's; means over seeds."""
+    rows = []
+    told = answers(frame, "maps")
+    need_two(told)
+    for dataset, runs in told.groupby("dataset", sort=False):
+        by = {str(attention): part for attention, part in runs.groupby("attention")}
+        maps = {attention: mean_map(by[attention], "map") for attention in ATTENTIONS if attention in by}
+        if "standard" in maps and len(maps) > 1:
+            rows.append(MapRow(str(dataset), list(runs["tokens"].iloc[0]), maps))
+    return map_figure(rows)

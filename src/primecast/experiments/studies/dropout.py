@@ -1,0 +1,98 @@
+"""Dropout, tuned on validation for standard and for primed attention over the same grid."""
+
+import pandas as pd
+
+from primecast.analysis.statistics import cells
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.grid import OWN_PAIR_TOO, Variants, grid
+from primecast.experiments.studies.tables import READING, comparison_table, markdown_table, summary_table, with_variants
+
+TITLE = "Dropout, tuned on validation for each"
+
+SHARES = (0.1, 0.2, 0.4, 0.8)
+SIDES: Variants = {
+    "standard": {"attention": "standard"},
+    "prime": {"attention": "prime"},
+    "prime-free": {"attention": "prime-free"},
+    "prime (own pair too)": {"attention": "prime", "settings": OWN_PAIR_TOO},
+}
+
+
+def at_each_share(sides: Variants) -> Variants:
+    return {
+        f"{name}, {share}": {**side, "settings": {**side.get("settings", {}), "dropout": share}}
+        for name, side in sides.items()
+        for share in SHARES
+    }
+
+
+VARIANTS = at_each_share(SIDES)
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """Two seeds of the quick sets; of Weather and ETTm1, where a run takes up to a quarter of an hour, one."""
+    if quick:
+        return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 2})
+    fewer = at_each_share({name: SIDES[name] for name in ("standard", "prime", "prime-free")})
+    return [*grid(VARIANTS, ["ETTh1", "ETTh2", "Exchange"], seeds=range(2)), *grid(fewer, ["Weather", "ETTm1"])]
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """The grid on validation, then each one's best against the other's on test."""
+    named = with_variants(frame, VARIANTS)
+    best = chosen(named)
+    picked = pd.concat(
+        [
+            named[(named["dataset"] == dataset) & (named["variant"] == f"{attention}, {share}")].assign(
+                variant=f"{attention}, its best"
+            )
+            for (dataset, attention), share in best.items()
+        ],
+        ignore_index=True,
+    )
+    beside = {(dataset, int(horizon), f"{attention}, its best"): str(share)
+              for (dataset, attention), share in best.items()
+              for horizon in dict.fromkeys(named[named["dataset"] == dataset]["horizon"])}  # fmt: skip
+    _, *primed = SIDES
+    against = {f"{name}, {share}": f"standard, {share}" for name in primed for share in SHARES}
+    return "\n".join(
+        [
+            "## Validation MSE\n",
+            _grid(named),
+            "## Test, each at its best dropout\n",
+            READING,
+            "",
+            comparison_table(picked, blocks, baseline="standard, its best", beside={"dropout": beside}),
+            "Over all cells:\n",
+            summary_table(picked, blocks, baseline="standard, its best"),
+            "## Test, all of the grid\n",
+            comparison_table(named, blocks, baseline=against),
+        ]
+    )
+
+
+def chosen(named: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Of each data set and attention, the dropout with the lowest mean validation MSE."""
+    best: dict[tuple[str, str], tuple[float, float]] = {}
+    for _, cell in _means(named).iterrows():
+        where = (str(cell["dataset"]), str(cell["attention"]))
+        found = (float(cell["mean"]), float(cell["share"]))
+        best[where] = min(found, best.get(where, found))
+    return {where: share for where, (_, share) in best.items()}
+
+
+def _means(named: pd.DataFrame) -> pd.DataFrame:
+    table = cells(named, ["dataset", "variant"], "val_mse")
+    table[["attention", "share"]] = table["variant"].str.split(", ", expand=True)
+    return table
+
+
+def _grid(named: pd.DataFrame) -> str:
+    table, best = _means(named), chosen(named)
+    lines = []
+    for (dataset, attention), share in best.items():
+        part = table[(table["dataset"] == dataset) & (table["attention"] == attention)].set_index("share")["mean"]
+        shown = [f"{part[str(each)]:.4f}" if str(each) in part.index else "" for each in SHARES]
+        marked = [f"**{text}**" if each == share else text for each, text in zip(SHARES, shown, strict=True)]
+        lines.append([dataset, attention, *marked])
+    return markdown_table(["data set", "attention", *map(str, SHARES)], lines)

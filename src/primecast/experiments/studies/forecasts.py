@@ -1,0 +1,69 @@
+"""Forecast against truth in random test windows, standard and primed beside each other."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.probed import ATTENTIONS, answers, over_seeds, probed_specs, table
+from primecast.plotting.figures import Example, example_figure
+
+TITLE = "Forecasts of random test windows beside the truth"
+
+LEGEND = """\
+Windows are drawn with a fixed seed, the same for all runs; channels are the first of the data set and those that
+repeating the last value forecasts worst and best. Mean squared error in scaled units, mean ± standard deviation over
+seeds. Three windows show what forecasts look like; they decide nothing."""
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    return probed_specs(quick)
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    lines = []
+    for dataset, runs in answers(frame, "example_forecasts").groupby("dataset", sort=False):
+        by = {str(attention): part for attention, part in runs.groupby("attention", sort=False)}
+        first = runs.iloc[0]
+        for window, row in enumerate(first["example_rows"]):
+            for channel, name in enumerate(first["example_channels"]):
+                line = {"data set": dataset, "forecast from": _moment(first, window, row), "channel": name}
+                for attention in ATTENTIONS:
+                    if attention in by:
+                        errors = by[attention]["example_mse"].map(lambda table, w=window, c=channel: table[w][c])
+                        line[attention] = over_seeds(errors)
+                    else:
+                        line[attention] = ""
+                lines.append(line)
+    return f"{table(lines)}\n{LEGEND}\n"
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """A row of windows per data set and channel, each model's forecast of the first seed."""
+    grid = []
+    for dataset, runs in answers(frame, "example_forecasts").groupby("dataset", sort=False):
+        by = {str(part["attention"]): part for _, part in runs[runs["seed"] == runs["seed"].min()].iterrows()}
+        first = next(iter(by.values()))
+        past, truth = np.array(first["past"]), np.array(first["truth"])
+        forecasts = {attention: np.array(part["forecast"]) for attention, part in by.items()}
+        for channel, name in enumerate(first["example_channels"]):
+            grid.append(
+                [
+                    Example(
+                        title=f"{dataset}, {name}, {_moment(first, window, row)}",
+                        past=past[window, :, channel],
+                        truth=truth[window, :, channel],
+                        forecasts={attention: values[window, :, channel] for attention, values in forecasts.items()},
+                    )
+                    for window, row in enumerate(first["example_rows"])
+                ]
+            )
+    return example_figure(grid)
+
+
+def _moment(run: "pd.Series[Any]", window: int, row: int) -> str:
+    """When the forecast begins: a date where the data has dates, else a row."""
+    stamps = run["example_stamps"]
+    return str(stamps[window])[:16] if stamps else f"row {row}"  # to the minute

@@ -1,0 +1,57 @@
+"""Is it the parameters? A ninth standard head costs more than a primer."""
+
+import pandas as pd
+
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.grid import Variants, grid, quick_grid
+from primecast.experiments.studies.published import PAPER_HEADS, printed
+from primecast.experiments.studies.tables import READING, comparison_table, per_cell, with_variants
+
+TITLE = "A ninth head, or a primer"
+
+WIDTHS = {"ETTh1": 256, "Weather": 128, "nyc-weather": 64}
+"""Of the model with eight heads; the ninth is as wide as the others, and the feed-forward layer follows."""
+PRINTED = {"standard-8": "8 standard heads", "standard-9": "9 standard heads", "prime-8": "8 prime heads"}
+
+
+def _variants(width: int) -> Variants:
+    wider = width // 8 * 9
+    return {
+        "8 standard heads": {"attention": "standard"},
+        "9 standard heads": {
+            "attention": "standard",
+            "settings": {"n_heads": 9, "d_model": wider, "d_ff": wider},
+        },
+        "8 prime heads": {"attention": "prime"},
+    }
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """ETTh1, then Weather; three seeds."""
+    if quick:
+        return quick_grid(_variants(WIDTHS["nyc-weather"]))
+    return [spec for name in ("ETTh1", "Weather") for spec in grid(_variants(WIDTHS[name]), [name], seeds=range(3))]
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """All against eight standard heads, with their parameters."""
+    parts = [with_variants(part, _variants(WIDTHS[str(name)])) for name, part in frame.groupby("dataset", sort=False)]
+    named = pd.concat(parts, ignore_index=True)
+    counts = per_cell(named, "parameters")
+    parameters = {
+        (dataset, horizon, variant): f"{count:.0f} ({100 * (count / usual - 1):+.1f} %)"
+        for (dataset, horizon, variant), count in counts.items()
+        if (usual := counts.get((dataset, horizon, "8 standard heads")))
+    }
+    return "\n".join(
+        [
+            READING,
+            "",
+            comparison_table(
+                named,
+                blocks,
+                baseline="8 standard heads",
+                beside={"parameters": parameters, "paper (MSE)": printed(PAPER_HEADS, PRINTED)},
+            ),
+        ]
+    )

@@ -1,0 +1,75 @@
+"""Systems whose leaders and lags are known: who finds them, the primer, the maps, or plain cross-correlation?"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from primecast.data.synthetic import SYSTEMS
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.grid import grid
+from primecast.experiments.studies.probed import ATTENTIONS, answers, mean_map, over_seeds, table
+from primecast.experiments.studies.tables import READING, comparison_table, with_variants
+from primecast.plotting.figures import relation_figure
+
+TITLE = "Made systems: do maps and primers find the true leaders and lags"
+
+SOURCES = (
+    ("cross-correlation", "prime", "correlation"),
+    ("standard attention map", "standard", "attention"),
+    ("prime attention map", "prime", "attention"),
+    ("prime-free attention map", "prime-free", "attention"),
+    ("primer, trained", "prime", "primer"),
+    ("primer, untrained", "prime", "untrained"),
+    ("primer of prime-free, trained", "prime-free", "primer"),
+)
+"""What is scored: its name, the runs it is taken from, and what the probe calls it."""
+
+LEGEND = """\
+Pairs of channels ranked by what each source says of them, all averaged over the same test windows. *Average precision*
+of the ranking, against the share of pairs that are related, which is what chance gives. *Precision* and *recall* of the
+pairs whose score stands out from the median by three robust deviations. *Leader*: share of lagged pairs whose leader is
+named rightly; *lag error*: of those pairs, mean, in steps. An untrained primer has random weights: what it finds is in
+the features a primer is given, not learned. Mean ± standard deviation over seeds."""
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """Horizon 12: the lags are 2 to 7 steps, and leaders tell of no more."""
+    if quick:
+        return grid(ATTENTIONS, list(SYSTEMS)[:1], horizons=[12], probes=("relations",), settings={"epochs": 2})
+    return grid(ATTENTIONS, SYSTEMS, seeds=range(3), horizons=[12], probes=("relations",))
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    lines = []
+    for dataset, runs in answers(frame, "relations").groupby("dataset", sort=False):
+        by = {str(attention): part for attention, part in runs.groupby("attention", sort=False)}
+        for name, attention, source in SOURCES:
+            if attention not in by or f"{source}_average_precision" not in by[attention]:
+                continue
+            part = by[attention]
+            lines.append(
+                {
+                    "system": dataset,
+                    "source": name,
+                    "average precision": over_seeds(part[f"{source}_average_precision"], 2),
+                    "chance": f"{part['related_share'].iloc[0]:.2f}",
+                    "precision": over_seeds(part[f"{source}_precision"], 2),
+                    "recall": over_seeds(part[f"{source}_recall"], 2),
+                    "leader": over_seeds(part[f"{source}_direction"], 2),
+                    "lag error": over_seeds(part[f"{source}_lag_error"], 1),
+                }
+            )
+    errors = comparison_table(with_variants(frame, ATTENTIONS), blocks, baseline="standard")
+    return f"{errors}\n{READING}\n\n{table(lines)}\n{LEGEND}\n"
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """The first system: what each source says of every pair, the related ones framed; means over seeds."""
+    runs = answers(frame, "relations")
+    runs = runs[runs["dataset"] == runs["dataset"].iloc[0]]
+    panels = {}
+    for name, attention, source in SOURCES:
+        part = runs[runs["attention"] == attention]
+        if len(part) and f"{source}_score" in part:
+            panels[name] = mean_map(part, f"{source}_score")
+    return relation_figure(panels, np.array(runs["related"].iloc[0], dtype=float), list(runs["channels"].iloc[0]))

@@ -1,0 +1,45 @@
+"""What a primer should know of a pair: nothing, leads and lags, the moment, or all of it."""
+
+import pandas as pd
+
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.grid import Variants, grid, quick_grid
+from primecast.experiments.studies.tables import READING, comparison_table, summary_table, with_variants
+
+TITLE = "What a primer knows of a pair"
+
+VARIANTS: Variants = {
+    "standard": {"attention": "standard"},
+    "random": {"attention": "prime", "settings": {"primer.kind": "random"}},
+    "lead-lag": {"attention": "prime", "settings": {"primer.kind": "lead_lag"}},
+    "instantaneous": {"attention": "prime", "settings": {"primer.kind": "instantaneous"}},
+    "full": {"attention": "prime"},
+}
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """Horizon 96 on ETTh1 and ETTh2 first, then the longer ones, then Weather; three seeds."""
+    if quick:
+        return quick_grid(VARIANTS)
+    few, longer = ["ETTh1", "ETTh2"], [192, 336, 720]
+    return [
+        *grid(VARIANTS, few, seeds=range(3)),
+        *grid(VARIANTS, few, seeds=range(3), horizons=longer),
+        *grid(VARIANTS, ["Weather"], seeds=range(3), horizons=[96, *longer]),
+    ]
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """All against standard attention, and each against the full primer."""
+    named = with_variants(frame, VARIANTS)
+    against_full = {name: "full" for name in VARIANTS if name not in ("full", "standard")}
+    return "\n".join(
+        [
+            READING,
+            "",
+            comparison_table(named, blocks, baseline="standard"),
+            "Over all cells, against standard attention and against the full primer:\n",
+            summary_table(named, blocks, baseline="standard"),
+            summary_table(named, blocks, baseline=against_full),
+        ]
+    )

@@ -1,0 +1,77 @@
+"""Runs whose trained models are probed, and how the answers are read from a frame of rows.
+
+One training answers several studies: attention_maps, forecasts and single_point_of_failure have the same specs, hence
+the same keys, and are run once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from primecast.errors import InputError
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.grid import Variants, grid
+from primecast.experiments.studies.tables import markdown_table
+
+ATTENTIONS: Variants = {name: {"attention": name} for name in ("standard", "prime", "prime-free")}
+"""Standard attention, prime attention with the paper's features, and the default."""
+OWN = ("dataset", "model", "attention", "horizon", "seed", "mse", "mae", "parameters", "settings")
+ASKED = ("maps", "loss_of_channel", "example_forecasts")
+
+
+def probed_specs(quick: bool = False) -> list[Spec]:
+    """The attentions on ETTh1, ETTh2 (three seeds) and Weather (two), horizon 96."""
+    if quick:
+        return grid(ATTENTIONS, ["nyc-weather"], seeds=range(2), horizons=[24], probes=ASKED)
+    return [
+        *grid(ATTENTIONS, ["ETTh1", "ETTh2"], seeds=range(3), probes=ASKED),
+        *grid(ATTENTIONS, ["Weather"], seeds=range(2), probes=ASKED),
+    ]
+
+
+def answers(frame: pd.DataFrame, probe: str) -> pd.DataFrame:
+    """One line per run that was asked this: the fields of OWN, its variant where it has one, and each answer."""
+    own = [*OWN, *(["variant"] if "variant" in frame else [])]
+    lines = []
+    for row in frame.to_dict("records"):
+        if probe in row["probes"]:
+            lines.append({**{name: row[name] for name in own}, **row["probes"][probe]})
+    return pd.DataFrame(lines) if lines else pd.DataFrame(columns=own)
+
+
+def need_two(runs: pd.DataFrame) -> None:
+    """Refuse to draw standard attention beside others while it, or all of them, have not been run."""
+    there = set(runs["attention"])
+    standard, *primed = ATTENTIONS
+    if standard not in there or not there & set(primed):
+        wanted = f"{standard} and of {' or '.join(primed)}"
+        raise InputError(f"the figure needs runs of {wanted}, there are those of {sorted(there) or 'none'}")
+
+
+def mean_map(lines: pd.DataFrame, name: str) -> np.ndarray:
+    """The mean over runs of an answer that is a table of numbers."""
+    return np.mean([np.array(values, dtype=float) for values in lines[name]], axis=0)
+
+
+def over_seeds(values: "pd.Series[Any]", digits: int = 3, *, percent: bool = False) -> str:
+    """Mean and standard deviation over seeds; the mean alone where there is one seed, "none" where nothing is."""
+    numbers = pd.to_numeric(values).dropna().to_numpy(dtype=float)
+    if not len(numbers):
+        return "none"
+    scale, unit = (100, " %") if percent else (1, "")
+    mean = f"{scale * numbers.mean():.{digits}f}"
+    return f"{mean} ± {scale * numbers.std(ddof=1):.{digits}f}{unit}" if len(numbers) > 1 else mean + unit
+
+
+def most_common(values: "pd.Series[Any]") -> str:
+    """The name given most often, with how often, where not always."""
+    counts = values.value_counts()
+    name, times = str(counts.index[0]), int(counts.iloc[0])
+    return name if times == len(values) else f"{name} ({times} of {len(values)})"
+
+
+def table(lines: Sequence[dict[str, Any]]) -> str:
+    """A Markdown table; all lines have the columns of the first."""
+    return markdown_table(list(lines[0]), ([str(cell) for cell in line.values()] for line in lines))

@@ -1,0 +1,176 @@
+"""The design of the primer, one thing at a time, beside its cost; the best are chosen on validation."""
+
+import math
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.grid import OWN_PAIR_TOO, Variants, grid, quick_grid
+from primecast.experiments.studies.probed import answers
+from primecast.experiments.studies.tables import (
+    READING,
+    changes,
+    comparison_table,
+    format_percent,
+    markdown_table,
+    summary_table,
+    with_variants,
+)
+from primecast.plotting.figures import trade_figure
+
+TITLE = "The design of the primer: accuracy against cost"
+
+DESIGNS: dict[str, dict[str, Any]] = {
+    "2 units per head, as designed": {},
+    "1 unit per head": {"primer.hidden": 8},
+    "4 units per head": {"primer.hidden": 32},
+    "8 units per head": {"primer.hidden": 64},
+    "dense, 8 units": {"primer.hidden": 8, "primer.grouped": False},
+    "dense, 16 units": {"primer.hidden": 16, "primer.grouped": False},
+    "dense, 32 units": {"primer.hidden": 32, "primer.grouped": False},
+    "base identity": {"primer.base": "identity"},
+    "base identity, gain 0": {"primer.base": "identity", "primer.gain": 0.0},
+    "base zero, learned": {"primer.learn_base": True},
+    "relu": {"primer.activation": "relu"},
+    "silu": {"primer.activation": "silu"},
+    "tanh": {"primer.activation": "tanh"},
+    "gain 0.1": {"primer.gain": 0.1},
+    "gain 1": {"primer.gain": 1.0},
+    "tanh of the lags": {"primer.smooth": True},
+    "windows as they are": {"primer.normalize": False},
+    "gains of each layer's own": {"primer.layers": True},
+    "a channel's own pair unprimed": {"primer.prime_self": False},
+    "calendar unprimed": {"primer.prime_covariates": False},
+    "first layer x 0.3": {"primer.scale": 0.3},
+    "first layer x 3": {"primer.scale": 3.0},
+    "free pair parameters beside the features": {"primer.pair_offsets": True},
+    "free pair parameters instead of features": {"primer.kind": "free"},
+    "free pair parameters, a channel's own pair unprimed": {"primer.kind": "free", "primer.prime_self": False},
+    "free parameters of the answering channel": {"primer.kind": "free", "primer.pairing": "answering"},
+    "primer's rate x 3": {"rate.primer": 3.0},
+    "primer's rate x 10": {"rate.primer": 10.0},
+}
+VARIANTS: Variants = {
+    "standard": {"attention": "standard"},
+    **{name: {"attention": "prime", "settings": {**OWN_PAIR_TOO, **settings}} for name, settings in DESIGNS.items()},
+}
+LEGEND = (
+    "A change is the mean over seeds, each against standard attention with the same seed; *mean* is over the two sets "
+    "that designs are chosen on. *Training step*: processor time on one thread at 32 windows, a multiple of standard "
+    "attention's, mean of both sets, whose 7 channels and 4 calendar tokens are few. *Parameters added*: to the "
+    "model of ETTh1."
+)
+LINES = {
+    "grouped": ("1 unit per head", "2 units per head, as designed", "4 units per head", "8 units per head"),
+    "dense": ("dense, 8 units", "dense, 16 units", "dense, 32 units"),
+}
+"""The widths that the figure joins."""
+FINALISTS: tuple[str, ...] = ("free pair parameters instead of features", "base identity, gain 0")
+"""The two designs that were best on validation on ETTh1 and ETTh2: they are run on Weather, too."""
+CONTROL = "free parameters of the answering channel"
+"""What the first of them has without pairs: run on Weather, too. It was added when the others had been run."""
+JOINED = "free pair parameters, a channel's own pair unprimed"
+"""What two rules choose, in one: run on Weather once both had been, then wherever the second of them is."""
+LEADS = ("a channel's own pair unprimed",)
+"""Designs that stood out by *test* errors there: does it hold on sets that had no say in it?"""
+
+
+CHOSEN_ON = ("ETTh1", "ETTh2")
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    """ETTh1 and ETTh2 with two seeds; then finalists and leads on others, beside standard attention and the default."""
+    if quick:
+        few = {name: VARIANTS[name] for name in list(VARIANTS)[:3]}
+        return quick_grid(few, probes=("cost",))
+    usual = ("standard", "2 units per head, as designed")
+    on_weather, elsewhere = (
+        {name: VARIANTS[name] for name in (*usual, *names, JOINED, *LEADS)} for names in ((*FINALISTS, CONTROL), ())
+    )
+    return [
+        *grid(VARIANTS, CHOSEN_ON, seeds=range(2), probes=("cost",)),
+        *grid(on_weather, ["Weather"], seeds=range(2)),
+        *grid(elsewhere, ["ETTm1", "Exchange"], seeds=range(2)),
+    ]
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    """Validation first, since that is what is chosen by; then the test errors."""
+    named = with_variants(frame, VARIANTS)
+    return "\n".join(
+        [
+            "## Chosen by: validation MSE, relative to standard attention\n",
+            _validation(named),
+            LEGEND,
+            _agreement(named),
+            "\n## Test\n",
+            READING,
+            "",
+            comparison_table(named, blocks, baseline="standard"),
+            "Over all cells:\n",
+            summary_table(named, blocks, baseline="standard"),
+        ]
+    )
+
+
+def _validation(named: pd.DataFrame) -> str:
+    """Designs by their mean change of validation MSE on the sets they are chosen on, best first."""
+    change = changes(named, "val_mse", CHOSEN_ON)
+    if change.empty:
+        return "Standard attention has not been run yet.\n"
+    cost = _cost(named)
+    small = named[named["dataset"].isin(CHOSEN_ON)]
+    added = (small if len(small) else named).groupby("variant")["overhead"].first()
+    ordered = change.sort_values("mean", kind="stable")
+    columns = [str(name) for name in ordered.columns]
+    lines = []
+    for name, values in zip(map(str, ordered.index), ordered.to_numpy(dtype=float), strict=True):
+        times = float(cost.get(name, math.nan))
+        lines.append(
+            [
+                name,
+                *map(format_percent, values),
+                "" if math.isnan(times) else f"{times:.2f}",
+                f"{100 * float(added[name]):.2f} %" if name in added else "",
+            ]
+        )
+    return markdown_table(["design", *columns, "training step", "parameters added"], lines)
+
+
+def _agreement(named: pd.DataFrame) -> str:
+    """Whether validation orders the designs as test does, set by set: what choosing by it is worth."""
+    by_validation, by_test = changes(named, "val_mse", CHOSEN_ON), changes(named, "mse", CHOSEN_ON)
+    told = []
+    for dataset in [name for name in CHOSEN_ON if name in by_validation]:
+        both = pd.DataFrame({"validation": by_validation[dataset], "test": by_test[dataset]}).drop("standard").dropna()
+        if len(both) > 2:
+            ranks = both.rank()
+            told.append(f"{dataset} {ranks['validation'].corr(ranks['test']):+.2f}")
+    return f"\nRank correlation of the two, validation and test, over designs: {', '.join(told)}.\n" if told else ""
+
+
+def _cost(named: pd.DataFrame) -> "pd.Series[float]":
+    """Processor time of a training step of each design, as a multiple of standard attention's."""
+    told = answers(named, "cost")
+    if told.empty:
+        return pd.Series(dtype=float)
+    steps = told.groupby("variant")["step_ratio"].mean()
+    return steps / steps.get("standard", math.nan)
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """Error against cost, on validation, which designs are chosen by, and on test: both sets, all seeds.
+
+    The names of most designs are in the table.
+    """
+    named = with_variants(frame, VARIANTS)
+    errors = {column: 100 * changes(named, column, CHOSEN_ON).get("mean", pd.Series()) for column in ("val_mse", "mse")}
+    return trade_figure(
+        pd.DataFrame({"step": _cost(named), **errors}, dtype=float),
+        x=("step", "training step, times standard attention's"),
+        panels={"val_mse": "change of validation MSE (%)", "mse": "change of test MSE (%)"},
+        lines=LINES,
+        named=("standard", *FINALISTS),
+    )

@@ -1,0 +1,52 @@
+"""A sensor falls silent: what does it cost the others, with standard and with prime attention?"""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from primecast.experiments.experiment import Spec
+from primecast.experiments.studies.probed import answers, mean_map, most_common, over_seeds, probed_specs, table
+from primecast.plotting.figures import bar_figure
+
+TITLE = "Loss of a channel: how much the error of the others grows"
+
+LEGEND = """\
+Each channel in turn is held at its training mean in the look-back of test windows; the growth is that of the mean
+squared error of all *other* channels, against nothing being held. *Worst* is the channel whose loss costs most, *mean*
+that of all channels, *share of the worst* its part of all harm (harm that is a gain counts as none), *worst pair* the
+largest growth of one channel by the loss of another. Mean ± standard deviation over seeds."""
+
+
+def specs(quick: bool = False) -> list[Spec]:
+    return probed_specs(quick)
+
+
+def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    lines = [
+        {
+            "data set": dataset,
+            "attention": attention,
+            "seeds": len(runs),
+            "MSE": over_seeds(runs["mse"], 4),
+            "mean growth": over_seeds(runs["harm_mean"], 2, percent=True),
+            "worst": over_seeds(runs["harm_max"], 2, percent=True),
+            "which": most_common(runs["harm_channel"]),
+            "share of the worst": over_seeds(runs["harm_share"], 0, percent=True),
+            "worst pair": over_seeds(runs["pair_growth_max"], 1, percent=True),
+            "lost -> hurt": most_common(runs["pair_growth_of"].map(" -> ".join)),
+        }
+        for (dataset, attention), runs in answers(frame, "loss_of_channel").groupby(
+            ["dataset", "attention"], sort=False
+        )
+    ]
+    return f"{table(lines)}\n{LEGEND}\n"
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """Per data set and lost channel the growth of the others' error; means over seeds."""
+    panels = {}
+    for dataset, runs in answers(frame, "loss_of_channel").groupby("dataset", sort=False):
+        columns = {
+            str(attention): 100 * mean_map(part, "harm") for attention, part in runs.groupby("attention", sort=False)
+        }
+        panels[str(dataset)] = pd.DataFrame(columns, index=runs["channels"].iloc[0])
+    return bar_figure(panels, label="error of the others grows by (%)")

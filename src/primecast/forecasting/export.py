@@ -1,0 +1,250 @@
+"""Models as files that run without primecast: ONNX, and torch's own exported programs.
+
+    model, forecaster ─> a copy with the primer's features as matrix products ─> torch.export ─> ONNX ─> one file
+
+The whole model goes into the graph, with its normalisation and its primer; a forecaster's also with its scaler, so that
+it takes and returns original units, and with what a caller has to know as metadata of the file. The number of windows
+in a batch is free. The user's model is never changed: what is exported is a copy.
+
+A Fourier transform does not convert to ONNX; models that are made of one are refused with a sentence. Lag features are
+computed by products instead (form "matrix" of `Primer`), which is the same to rounding.
+
+Letters: b windows in a batch, l look-back, h horizon, n channels, k targets, m time_features, c known covariates.
+"""
+
+import copy
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float64
+from torch import Tensor, nn
+
+from primecast.data.windows import Scaler
+from primecast.errors import InputError
+from primecast.forecasting.forecaster import Forecaster
+from primecast.frames.checked import zone_name
+from primecast.frames.roles import shift_future_covariates
+from primecast.nn.primer import Instantaneous, LeadLag
+from primecast.storage.atomic import write_bytes_atomically
+
+CALENDAR = "hour / 23, day of week (Monday 0) / 6, (day of month - 1) / 30, (day of year - 1) / 365; each minus 0.5"
+"""What a row of calendar features is, for those who have the file alone; `primecast.data.windows.calendar_features`."""
+
+
+def exportable(model: nn.Module) -> nn.Module:
+    """A copy in eval mode, on the CPU, without gradients, whose primers use nothing but products."""
+    twin = copy.deepcopy(model).cpu().eval().requires_grad_(False)
+    for module in twin.modules():
+        if isinstance(module, LeadLag | Instantaneous):
+            module.form = "matrix"
+    return twin
+
+
+def export_program(
+    model: nn.Module, *, lookback: int, horizon: int, channels: int, time_features: int = 0
+) -> torch.export.ExportedProgram:
+    """torch's exported program of a model: `program.module()(x, time_features)`, or `(x)` where time_features is 0; any batch."""
+    twin = exportable(model)
+    dtype = next((p.dtype for p in model.parameters()), torch.get_default_dtype())
+    sizes = [(lookback, channels), *([(lookback + horizon, time_features)] if time_features else [])]
+    return _program(twin, [torch.zeros(1, *size, dtype=dtype) for size in sizes])
+
+
+def export_onnx(
+    model: nn.Module,
+    path: Path | str,
+    *,
+    lookback: int,
+    horizon: int,
+    channels: int,
+    time_features: int = 0,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a model as ONNX: inputs `x` (b, l, n) and, unless time_features is 0, `time_features` (b, l + h, m); output `forecast`.
+
+    time_features: how many calendar features the model was made with. metadata: written into the file beside our own.
+    """
+    program = export_program(model, lookback=lookback, horizon=horizon, channels=channels, time_features=time_features)
+    sizes = {"lookback": str(lookback), "horizon": str(horizon), "units": "as the model was trained on"}
+    _write_onnx(program, Path(path), ["x", "time_features"][: 1 + bool(time_features)], {**sizes, **(metadata or {})})
+
+
+def export_forecaster(forecaster: Forecaster, path: Path | str) -> None:
+    """Write a fitted Forecaster as ONNX that takes and returns original units, as float64.
+
+    Inputs:  `window` (b, l, n): the last look-back rows of the channels named in the metadata.
+             `calendar` (b, l + h, 4), float32, if its rows are dated: see CALENDAR; of the past rows, then the future.
+             `future` (b, l + h, c), if it has covariates that are known beforehand: past rows, then future ones.
+    Output:  `forecast` (b, h, k): the targets named in the metadata.
+    Metadata: `inputs`, `channels`, `targets`, `future` and `calendar` in JSON, `lookback`, `horizon`, `frequency`,
+              `zone`, `units` and `primecast`, the version that wrote it.
+    """
+    if not hasattr(forecaster, "model_"):
+        raise InputError("this Forecaster has not been fitted: there is nothing to export")
+    roles, index = forecaster.roles_, forecaster.recent_.frame.index
+    dated = isinstance(index, pd.DatetimeIndex)
+    steps = forecaster.lookback + forecaster.horizon
+    example = {
+        "window": torch.zeros(1, forecaster.lookback, len(roles.channels), dtype=torch.float64),
+        **({"calendar": torch.zeros(1, steps, 4)} if dated else {}),
+        **({"future": torch.zeros(1, steps, len(roles.future), dtype=torch.float64)} if roles.future else {}),
+    }
+    module = InUnits(
+        exportable(forecaster.model_),
+        forecaster.scaler_,
+        targets=len(roles.targets),
+        channels=len(roles.channels),
+        constant=torch.tensor(forecaster.constant_),
+        inputs=list(example),
+    )
+    metadata = {
+        "inputs": json.dumps(list(example)),
+        "channels": json.dumps(roles.channels),
+        "targets": json.dumps(roles.targets),
+        "future": json.dumps(roles.future),
+        "calendar": CALENDAR if dated else "none",
+        "lookback": str(forecaster.lookback),
+        "horizon": str(forecaster.horizon),
+        "frequency": str(index.freqstr) if isinstance(index, pd.DatetimeIndex) else "none: rows are counted",
+        "zone": zone_name(index.tz) if isinstance(index, pd.DatetimeIndex) and index.tz is not None else "none",
+        "units": "original",
+    }
+    _write_onnx(_program(module, list(example.values())), Path(path), list(example), metadata)
+
+
+class InUnits(nn.Module):
+    """A model between its scaler and its inverse: what `Forecaster.predict` does with numbers, as one module."""
+
+    mean: Tensor
+    std: Tensor
+    constant: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        scaler: Scaler,
+        *,
+        targets: int,
+        channels: int,
+        constant: Bool[Tensor, "k"],
+        inputs: Sequence[str],
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.targets = targets
+        self.channels = channels
+        self.inputs = tuple(inputs)
+        self.register_buffer("mean", torch.tensor(scaler.mean))
+        self.register_buffer("std", torch.tensor(scaler.std))
+        self.register_buffer("constant", constant)
+
+    def forward(self, window: Float64[Tensor, "b l n"], *others: Tensor) -> Float64[Tensor, "b h k"]:
+        """`others` are `calendar` (b, l + h, 4) and `future` (b, l + h, c), as far as `inputs` has them."""
+        mean, std = self.mean[: self.channels], self.std[: self.channels]
+        given = dict(zip(self.inputs[1:], others, strict=True))
+        if "future" in given:
+            given["future"] = ((given["future"] - self.mean[self.channels :]) / self.std[self.channels :]).float()
+        time_features = None
+        if given:
+            known = given["future"].shape[-1] if "future" in given else 0
+            time_features = shift_future_covariates(
+                torch.cat(list(given.values()), dim=-1), known=known, lookback=window.shape[1]
+            )
+        forecast = self.model(((window - mean) / std).float(), time_features).double()
+        original = (forecast * std + mean)[..., : self.targets]
+        past = window[..., : self.targets]
+        still = self.constant & (past == mean[: self.targets]).all(1, keepdim=True)
+        return torch.where(still, past[:, -1:], original)
+
+
+# ---------------------------------------------------------------- the exporters
+
+
+def _program(module: nn.Module, inputs: list[Tensor]) -> torch.export.ExportedProgram:
+    """A program for any batch; `inputs` are of one window."""
+    batch = torch.export.Dim("batch", min=1)
+    shapes: tuple[Any, ...] = tuple({0: batch} for _ in inputs)
+    if isinstance(module, InUnits) and len(inputs) > 1:  # what follows its first argument is one argument, a tuple
+        shapes = (shapes[0], shapes[1:])
+    with _quietly(_name(module), "exported"):
+        return torch.export.export(
+            module.eval(), tuple(x.expand(3, -1, -1).clone() for x in inputs), dynamic_shapes=shapes
+        )
+
+
+def _write_onnx(
+    program: torch.export.ExportedProgram, path: Path, inputs: list[str], metadata: Mapping[str, str]
+) -> None:
+    for package in ("onnx", "onnxscript"):
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise InputError(
+                f"ONNX export needs {package}, which is not installed: pip install 'primecast[export]'"
+            ) from error
+    with _quietly("the model", "written as ONNX"):
+        graph = torch.onnx.export(program, dynamo=True, verbose=False, input_names=inputs, output_names=["forecast"])
+        assert graph is not None
+        graph.model.metadata_props.update({**metadata, "primecast": version("primecast")})
+        proto = graph.model_proto
+        _name_the_batch(proto)
+        data = proto.SerializeToString()
+    write_bytes_atomically(path, data)
+
+
+def _name_the_batch(proto: Any) -> None:
+    """The exporter numbers sizes that are not fixed, such as "s3"; here it is the batch alone, and is called so."""
+    numbered = proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param:  # of a value inside it may be a formula, such as "8*s3"
+                size.dim_param = re.sub(rf"\b{re.escape(numbered)}\b", "batch", size.dim_param)
+
+
+def _name(module: nn.Module) -> str:
+    return type(module.model if isinstance(module, InUnits) else module).__name__
+
+
+@contextmanager
+def _quietly(what: str, done: str) -> Iterator[None]:
+    """The exporters warn of their own insides and raise pages; one sentence says which model and why."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it would miss torchvision, of which nothing is used here
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except Exception as error:
+        reason = _reason(error)
+        raise InputError(f"{what} cannot be {done}: {reason}") from error
+    finally:
+        logger.setLevel(level)
+
+
+REASONS = {
+    "fft": "it is made of Fourier transforms",
+    "complex": "it is made of Fourier transforms",
+    "Constraints violated": "what it computes depends on how many windows are in a batch",
+    "data-dependent": "what it computes depends on the values it is given",
+}
+"""What a sentence of the exporters means."""
+
+
+def _reason(error: BaseException) -> str:
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    said = "\n".join(map(str, chain))
+    known = (reason for phrase, reason in REASONS.items() if phrase in said)
+    return next(known, next((line.strip() for line in str(chain[-1]).splitlines() if line.strip()), repr(error)))

@@ -1,0 +1,594 @@
+"""Prime attention: attention in which token j shows token i a version of itself made for that pair.
+
+Ordinary attention lets token j show every other token the same key and value. Prime attention modulates both,
+element by element, with a primer F_ij in R^d that belongs to the pair:
+
+    k~_ij = k_j * F_ij        v~_ij = v_j * F_ij        x'_i = sum_j softmax_j(q_i . k~_ij / sqrt(k)) v~_ij
+
+Written like this, F is a tensor of n x n x d numbers per sample. It need not be built. A primer network whose last
+layer is linear gives F_ij = beta + sum_m phi_m(i, j) u_m with few hidden units m, and then, exactly,
+
+    q_i . k~_ij          = q_i . (beta * k_j)  +  sum_m phi_m(i, j)  q_i . (u_m * k_j)
+    sum_j a_ij v~_ij     = beta * (a v)_i      +  sum_m u_m * ((a o phi_m) v)_i
+
+This file holds, in this order: `Prime`, the value that carries phi, u and beta; the two formulas, factored and as the
+paper prints them; `attend`, which is standard attention when there is no primer; the mechanisms it is compared with,
+which re-weight or gate but show every token the same keys and values; the module `MultiHeadAttention`.
+
+Letters: b batch, h heads, g 1 or h, i asking token, j answering token, n tokens, k head size, d = h k, m hidden units.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from primecast.errors import InputError, unknown
+from primecast.nn.dropout import drop, traced
+from primecast.nn.prime_kernel import blocked_attention
+
+MODULATE = ("k", "v", "kv")
+
+PositionFn = Callable[[Tensor], Tensor]
+"""Something done to queries and (primed) keys alike along their token axis, the last but one: a rotary embedding."""
+
+
+@dataclass(frozen=True)
+class Prime:
+    """A primer in factored form: F_ij = beta + sum_m phi_m(i, j) u_m, and F_ij = 1 for pairs that have none.
+
+    phi:   pair activations; i asks, j answers. g = h: each head has m units of its own (grouped); g = 1: all heads
+           read the same m units (dense).
+    gains: u, split into heads. A leading axis of layers is allowed; `layer` picks from it.
+    base:  beta, split into heads; None is zero, which saves its product.
+    pairs: which pairs have a primer; None is all of them.
+    """
+
+    phi: Float[Tensor, "b g m i j"]
+    gains: Float[Tensor, "*layers h m k"]
+    base: Float[Tensor, "*layers h k"] | None = None
+    pairs: Bool[Tensor, "i j"] | None = None
+
+    def layer(self, index: int) -> "Prime":
+        """The primer of one layer: itself, or the same pair activations with that layer's own gains."""
+        if self.gains.ndim == 3:
+            return self
+        return replace(self, gains=self.gains[index], base=None if self.base is None else self.base[index])
+
+    def complete(self) -> "Prime":
+        """The same primer with one for every pair: what F = 1 takes for the others becomes a hidden unit of its own."""
+        if self.pairs is None:
+            return self
+        others = (~self.pairs).to(self.phi.dtype).expand(*self.phi.shape[:2], 1, -1, -1)
+        rest = torch.ones_like(self.gains[:, :1]) - (0 if self.base is None else self.base[:, None])
+        phi = torch.cat([self.phi * self.pairs, others], dim=2)
+        return Prime(phi, torch.cat([self.gains, rest], dim=1), self.base)
+
+    def materialize(self) -> Float[Tensor, "b i j d"]:
+        """The paper's F, all n x n x d of it: the reference in tests and the bar in benchmarks."""
+        filters = torch.einsum("bhmij,hmk->bijhk", self.phi.expand(-1, self.gains.shape[0], -1, -1, -1), self.gains)
+        if self.base is not None:
+            filters = filters + self.base
+        if self.pairs is not None:
+            filters = torch.where(self.pairs[:, :, None, None], filters, torch.ones_like(filters))
+        return filters.flatten(-2)
+
+
+# ---------------------------------------------------------------- the two formulas, factored
+
+
+def factored_scores(
+    q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], prime: Prime, position: PositionFn | None = None
+) -> Float[Tensor, "b h i j"]:
+    """q_i . k~_ij for all pairs, without scale; nothing of size i x j x k is built."""
+    rotate = position or identity
+    q = rotate(q)
+    products = q[:, :, None] @ rotate(k[:, :, None] * prime.gains[:, :, None]).mT  # b h m i j
+    scores = (prime.phi * products).sum(2)
+    if prime.base is not None:
+        scores = scores + q @ rotate(k * prime.base[:, None]).mT
+    if prime.pairs is not None:
+        scores = torch.where(prime.pairs, scores, q @ rotate(k).mT)
+    return scores
+
+
+def factored_mix(
+    weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], prime: Prime
+) -> Float[Tensor, "b h i k"]:
+    """sum_j a_ij v~_ij for all i; nothing of size i x j x k is built."""
+    primed = weights if prime.pairs is None else weights * prime.pairs
+    mixed = ((primed[:, :, None] * prime.phi) @ v[:, :, None] * prime.gains[:, :, None]).sum(2)
+    if prime.base is not None:
+        mixed = mixed + prime.base[:, None] * (primed @ v)
+    if prime.pairs is not None:
+        mixed = mixed + (weights * ~prime.pairs) @ v
+    return mixed
+
+
+# ---------------------------------------------------------------- the two formulas, as printed in the paper
+
+
+def materialized_scores(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    filters: Float[Tensor, "b i j d"],
+    position: PositionFn | None = None,
+) -> Float[Tensor, "b h i j"]:
+    """q_i . (k_j * F_ij), with k~ built for every pair."""
+    rotate = position or identity
+    keys = k[:, :, None] * _per_head(filters, q.shape[1])
+    return (rotate(q)[:, :, :, None] * rotate(keys)).sum(-1)
+
+
+def materialized_mix(
+    weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], filters: Float[Tensor, "b i j d"]
+) -> Float[Tensor, "b h i k"]:
+    """sum_j a_ij (v_j * F_ij), with v~ built for every pair."""
+    values = v[:, :, None] * _per_head(filters, v.shape[1])
+    return (weights[..., None] * values).sum(3)
+
+
+def _per_head(filters: Float[Tensor, "b i j d"], heads: int) -> Float[Tensor, "b h i j k"]:
+    return filters.unflatten(-1, (heads, -1)).permute(0, 3, 1, 2, 4)
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+# ---------------------------------------------------------------- attention
+
+
+def pair_scores(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+    position: PositionFn | None = None,
+) -> Float[Tensor, "b h i j"]:
+    """What softmax is taken of: scaled products of queries with the keys as each pair sees them."""
+    scale = 1 / math.sqrt(q.shape[-1])
+    if prime is None or "k" not in modulate:
+        rotate = position or identity
+        return (rotate(q) * scale) @ rotate(k).mT
+    q, k = _as_wide(prime, q, k)
+    if isinstance(prime, Prime):
+        return factored_scores(q * scale, k, prime, position)
+    return materialized_scores(q * scale, k, prime, position)
+
+
+def pair_mix(
+    weights: Float[Tensor, "b h i j"],
+    v: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+) -> Float[Tensor, "b h i k"]:
+    """What attention returns: the values as each pair sees them, summed with the weights; it has the type of v."""
+    if prime is None or "v" not in modulate:
+        return weights.to(v.dtype) @ v
+    wide_weights, wide_v = _as_wide(prime, weights, v)
+    if isinstance(prime, Prime):
+        return factored_mix(wide_weights, wide_v, prime).to(v.dtype)
+    return materialized_mix(wide_weights, wide_v, prime).to(v.dtype)
+
+
+def _as_wide(prime: Prime | Tensor, *tensors: Tensor) -> list[Tensor]:
+    """The tensors in the widest type of them and the primer: a matrix product does not mix types."""
+    others = (prime.phi, prime.gains) if isinstance(prime, Prime) else (prime,)
+    widest = reduce(torch.promote_types, [x.dtype for x in (*tensors, *others)])
+    return [x.to(widest) for x in tensors]
+
+
+def attention_weights(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+    mask: Bool[Tensor, "#b #h i j"] | None = None,
+    bias: Float[Tensor, "#b #h i j"] | None = None,
+    position: PositionFn | None = None,
+) -> Float[Tensor, "b h i j"]:
+    """The softmax weights that `attend` uses, for those who want to see them."""
+    check_prime(q, k, prime, modulate)
+    return masked_softmax(pair_scores(q, k, prime=prime, modulate=modulate, position=position), mask, bias)
+
+
+def attend(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    v: Float[Tensor, "b h j k"],
+    *,
+    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    modulate: str = "kv",
+    mask: Bool[Tensor, "#b #h i j"] | None = None,
+    bias: Float[Tensor, "#b #h i j"] | None = None,
+    dropout: float = 0.0,
+    position: PositionFn | None = None,
+) -> Float[Tensor, "b h i k"]:
+    """Attention; with a primer, prime attention; without one, standard attention.
+
+    A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula, so that
+    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin. The factored form
+    runs in blocks with a gradient written by hand where nothing else is asked for (see prime_kernel.py), but not inside
+    torch.func, whose transforms need the plain formulas.
+
+    prime:    modulates keys and values of each pair; None means that nothing does.
+    modulate: "k", "v" or "kv": which of the two the primer touches.
+    mask:     True where i may look at j, as in torch's scaled_dot_product_attention.
+    bias:     added to the scaled scores.
+    dropout:  share of the weights set to zero. It is drawn whenever it is not 0: the caller knows whether it trains.
+    position: applied to queries and to keys after priming (see `PositionFn`).
+
+    The result has the type of v, whatever that of the primer. A token that may look at nobody gets 0.
+
+    Example: `attend(q, k, v)`; `attend(q, k, v, prime=Primer("full", ...)(series))`.
+    """
+    check_prime(q, k, prime, modulate)
+    if not 0 <= dropout <= 1:
+        raise InputError(f"dropout {dropout} is not a share: it must lie between 0 and 1")
+    if prime is None:
+        rotate = position or identity
+        return F.scaled_dot_product_attention(rotate(q), rotate(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
+    nothing_else = mask is None and bias is None and position is None and modulate == "kv"
+    if isinstance(prime, Prime) and nothing_else and not traced() and prime.phi.numel():  # nothing has no blocks
+        p = prime.complete()
+        return blocked_attention(q, k, v, p.phi, p.gains, p.base, dropout)
+    scores = pair_scores(q, k, prime=prime, modulate=modulate, position=position)
+    weights = drop(masked_softmax(scores, mask, bias), dropout)
+    return pair_mix(weights, v, prime=prime, modulate=modulate)
+
+
+def masked_softmax(
+    scores: Float[Tensor, "b h i j"],
+    mask: Bool[Tensor, "#b #h i j"] | None,
+    bias: Float[Tensor, "#b #h i j"] | None,
+) -> Float[Tensor, "b h i j"]:
+    if mask is None:
+        return (scores if bias is None else scores + bias).softmax(-1)
+    check_mask(mask)
+    fully_masked = ~mask.any(
+        -1, keepdim=True
+    )  # they may look at nobody: their weights are 0, as in torch's own attention
+    # Mask and bias first: they are small beside the scores of all samples and heads.
+    additive_mask = torch.where(mask | fully_masked, 0.0 if bias is None else bias, -math.inf)
+    return (scores + additive_mask).softmax(-1).masked_fill(fully_masked, 0.0)
+
+
+def _join(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    if mask is None:
+        return bias
+    check_mask(mask)
+    return mask if bias is None else bias.masked_fill(~mask, -math.inf)
+
+
+def check_mask(mask: Tensor) -> None:
+    """Refuse numbers: torch's attention would add them, which here is what a bias is for."""
+    if mask.dtype != torch.bool:
+        raise InputError(f"the mask is of {mask.dtype}; it must be of torch.bool, True where i may look at j; see bias")
+
+
+def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: str) -> None:
+    """Refuse a primer made for other tokens, heads or widths than those it meets; broadcasting would hide it."""
+    if modulate not in MODULATE:
+        raise unknown("modulate", modulate, MODULATE)
+    if prime is None:
+        return
+    batch, heads, asking, size = q.shape
+    answering = k.shape[2]
+    if isinstance(prime, Prime):
+        if prime.gains.ndim != 3:
+            raise InputError("this primer has gains for each layer: pass prime.layer(index)")
+        if prime.phi.ndim != 5:
+            raise InputError(f"the primer's phi has shape {tuple(prime.phi.shape)}, it must be (b, g, m, i, j)")
+        samples, groups, activations, *pairs = prime.phi.shape
+        own_heads, units, own_size = prime.gains.shape
+        width = own_heads * own_size
+        if own_heads != heads or groups not in (1, heads):
+            raise InputError(f"the primer was made for {own_heads} heads, the attention has {heads}")
+        if activations != units:
+            raise InputError(f"the primer's phi has {activations} hidden units, its gains have {units}")
+    else:
+        if prime.ndim != 4:
+            raise InputError(f"the primer F has shape {tuple(prime.shape)}, it must be (b, i, j, d)")
+        samples, *pairs, width = prime.shape
+    if pairs != [asking, answering]:
+        raise InputError(
+            f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {asking} x {answering}"
+        )
+    if width != heads * size or samples != batch:
+        raise InputError(f"the primer has batch {samples} and width {width}, the attention {batch} and {heads * size}")
+    if isinstance(prime, Prime):
+        for name, part, shape in (("base", prime.base, (heads, size)), ("pairs", prime.pairs, (asking, answering))):
+            if part is not None and part.shape != shape:
+                raise InputError(f"the primer's {name} has shape {tuple(part.shape)}, the attention needs {shape}")
+
+
+# ---------------------------------------------------------------- modules
+
+
+class AttentionMap(nn.Identity):
+    """The place where attention weights can be seen: register a forward hook or pre-hook here.
+
+    Weights pass through it only while somebody listens; without a hook standard attention never forms them.
+    """
+
+    @property
+    def watched(self) -> bool:
+        return len(self._forward_hooks) + len(self._forward_pre_hooks) > 0
+
+
+@dataclass(frozen=True)
+class AttentionArgs:
+    """What attention is subject to, beside queries, keys and values: the keyword arguments of `attend`."""
+
+    prime: Prime | Float[Tensor, "b i j d"] | None = None
+    modulate: str = "kv"
+    mask: Bool[Tensor, "#b #h i j"] | None = None
+    bias: Float[Tensor, "#b #h i j"] | None = None
+    dropout: float = 0.0
+    position: PositionFn | None = None
+
+    def scores(self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"]) -> Float[Tensor, "b h i j"]:
+        check_prime(q, k, self.prime, self.modulate)
+        return pair_scores(q, k, prime=self.prime, modulate=self.modulate, position=self.position)
+
+    def weights(self, scores: Float[Tensor, "b h i j"]) -> Float[Tensor, "b h i j"]:
+        return masked_softmax(scores, self.mask, self.bias)
+
+    def mix(self, weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"]) -> Float[Tensor, "b h i k"]:
+        return pair_mix(drop(weights, self.dropout), v, prime=self.prime, modulate=self.modulate)
+
+
+class DotProduct(nn.Module):
+    """softmax(q k^T / sqrt(k)) v: the attention of the paper; called standard without a primer, prime with one."""
+
+    supports_primer = True
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.map = AttentionMap()
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: AttentionArgs,
+    ) -> Float[Tensor, "b i d"]:
+        """q, k, v are projected and not yet split into heads; x are the asking tokens themselves."""
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        if self.map.watched:
+            return join_heads(terms.mix(self.map(terms.weights(terms.scores(q, k))), v))
+        return join_heads(attend(q, k, v, **vars(terms)))
+
+
+class Gated(DotProduct):
+    """sigmoid(x W) * (attention of x): each query opens and closes its own output (Qiu et al. 2025)."""
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__(d_model, n_heads)
+        self.gate = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: AttentionArgs,
+    ) -> Float[Tensor, "b i d"]:
+        return self.gate(x).sigmoid() * super().forward(q, k, v, x, terms)
+
+
+class Differential(nn.Module):
+    """(softmax(q1 k1^T) - lambda softmax(q2 k2^T)) v: one map less another, to cancel noise (Ye et al., ICLR 2025).
+
+    Neighbouring heads make a pair, so h heads are h/2 differential ones with values twice as wide.
+
+        lambda = exp(a . b) - exp(c . d) + lambda_0,     lambda_0 = 0.8 - 0.6 exp(-0.3 depth)
+
+    with learned vectors that the heads share; a pair's output goes through an RMS norm, scaled by 1 - lambda_0. A
+    primer's d entries are read as h slices for the keys and, two by two, as h/2 slices for the values.
+    """
+
+    supports_primer = True
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        if n_heads % 2:
+            raise InputError(f"differential attention pairs its heads: n_heads {n_heads} must be even")
+        size = d_model // n_heads
+        self.n_heads = n_heads
+        self.start = 0.8 - 0.6 * math.exp(-0.3 * depth)
+        self.vectors = nn.Parameter(0.1 * torch.randn(4, size))
+        self.norm = nn.RMSNorm(2 * size, eps=1e-5)
+        self.map = AttentionMap()
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: AttentionArgs,
+    ) -> Float[Tensor, "b i d"]:
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        a, b, c, d = self.vectors
+        strength = (a @ b).exp() - (c @ d).exp() + self.start
+        weights = terms.weights(terms.scores(q, k))
+        difference = self.map(weights[:, 0::2] - strength * weights[:, 1::2])
+        mixed = join_heads(terms.mix(difference.repeat_interleave(2, dim=1), v))
+        pairs = mixed.unflatten(-1, (self.n_heads // 2, -1))
+        return (self.norm(pairs) * (1 - self.start)).flatten(-2)
+
+
+class Selective(nn.Module):
+    """softmax(s - M): tokens that others have asked for already are asked for less (Leviathan et al., ICLR 2025).
+
+    The original counts, in a causal sequence, what earlier queries took from token j. Channels have no order, so here
+    M_ij is the mean over all other queries of what they ask of j: relu of the first head's scores, self pairs left out.
+    No parameters.
+    """
+
+    supports_primer = True
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.map = AttentionMap()
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: AttentionArgs,
+    ) -> Float[Tensor, "b i d"]:
+        if terms.mask is not None:
+            raise InputError("selective attention is here defined for sets of tokens: it takes no mask")
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        scores = terms.scores(q, k)
+        asked = scores[:, :1].relu()
+        asked = asked * ~torch.eye(*asked.shape[-2:], dtype=torch.bool, device=asked.device)
+        by_others = (asked.sum(-2, keepdim=True) - asked) / max(1, asked.shape[-2] - 1)
+        return join_heads(terms.mix(self.map(terms.weights(scores - by_others)), v))
+
+
+class Directional(nn.Module):
+    """softmax(c s / deviation of s), s = phi(q) phi(k)^T: a kernel that sharpens directions (SDformer, IJCAI 2024).
+
+    phi(x) = gamma tanh(w x / (std(x) + 1e-6)^2) with learned scalars w and gamma and the deviation over heads. c is 3,
+    the number the public code arrives at; SDformer's filter on its input is not a part of this.
+    """
+
+    supports_primer = True
+    SHARPNESS = 3.0
+
+    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
+        super().__init__()
+        if n_heads < 2:
+            raise InputError("directional attention takes a deviation over heads: n_heads must be at least 2")
+        self.n_heads = n_heads
+        self.w = nn.Parameter(torch.ones(()))
+        self.gamma = nn.Parameter(torch.ones(()))
+        self.map = AttentionMap()
+
+    def kernel(self, x: Float[Tensor, "b h n k"]) -> Float[Tensor, "b h n k"]:
+        return self.gamma * torch.tanh(self.w * x / (x.std(1, keepdim=True, correction=0) + 1e-6).square())
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        terms: AttentionArgs,
+    ) -> Float[Tensor, "b i d"]:
+        if terms.mask is not None:
+            raise InputError("directional attention takes a deviation over all tokens: it takes no mask")
+        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        scores = terms.scores(self.kernel(q), self.kernel(k))
+        spread = (scores.var(-1, keepdim=True, correction=0) + 1e-6).sqrt()
+        return join_heads(terms.mix(self.map(terms.weights(self.SHARPNESS * scores / spread)), v))
+
+
+def split_heads(x: Float[Tensor, "b n d"], heads: int) -> Float[Tensor, "b h n k"]:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Float[Tensor, "b h n k"]) -> Float[Tensor, "b n d"]:
+    return x.transpose(1, 2).flatten(-2)
+
+
+MECHANISMS: dict[str, type[DotProduct | Differential | Selective | Directional]] = {
+    "dot": DotProduct,
+    "differential": Differential,
+    "gated": Gated,
+    "selective": Selective,
+    "directional": Directional,
+}
+"""What a head does with projected queries, keys and values; `MultiHeadAttention(mechanism=...)` takes these names."""
+
+
+class MultiHeadAttention(nn.Module):
+    """Projections around a mechanism; batch first, like nn.MultiheadAttention.
+
+    d_model:   width of the tokens; n_heads must divide it.
+    mechanism: a name in MECHANISMS, or a module that is called like them.
+    dropout:   on the attention weights, in training only.
+    modulate:  what a primer touches: "k", "v" or "kv".
+    bias:      whether the four projections have one.
+    depth:     number of the layer, from 0, for mechanisms that change with it.
+    zero_output: start the output projection at zero, so that attention adds nothing at first: the control that shows
+               what a quiet start alone is worth.
+
+    Weights: `query`, `key`, `value`, `out`: Linear(d, d). A primer is an argument of `forward`, not a part: one primer
+    serves all layers of a model.
+
+    To see the weights, hook `attention.mechanism.map`, or call `attention_weights`.
+    """
+
+    attends = True  # what `parameter_overhead` counts as attention
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        mechanism: str | nn.Module = "dot",
+        dropout: float = 0.0,
+        modulate: str = "kv",
+        bias: bool = True,
+        depth: int = 0,
+        zero_output: bool = False,
+    ) -> None:
+        super().__init__()
+        if n_heads < 1 or d_model % n_heads:
+            raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
+        if isinstance(mechanism, str):
+            if mechanism not in MECHANISMS:
+                raise unknown("mechanism", mechanism, MECHANISMS)
+            mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
+        if modulate not in MODULATE:
+            raise unknown("modulate", modulate, MODULATE)
+        if not 0 <= dropout < 1:
+            raise InputError(f"dropout {dropout} is not a share: it must be at least 0 and below 1")
+        self.dropout = dropout
+        self.modulate = modulate
+        self.query = nn.Linear(d_model, d_model, bias=bias)
+        self.key = nn.Linear(d_model, d_model, bias=bias)
+        self.value = nn.Linear(d_model, d_model, bias=bias)
+        self.mechanism = mechanism
+        self.out = nn.Linear(d_model, d_model, bias=bias)
+        if zero_output:
+            for parameter in self.out.parameters():
+                nn.init.zeros_(parameter)
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}, modulate={self.modulate!r}"
+
+    def forward(
+        self,
+        x: Float[Tensor, "b i d"],
+        memory: Float[Tensor, "b j d"] | None = None,
+        *,
+        prime: Prime | Float[Tensor, "b i j d"] | None = None,
+        mask: Bool[Tensor, "#b #h i j"] | None = None,
+        bias: Float[Tensor, "#b #h i j"] | None = None,
+        position: PositionFn | None = None,
+    ) -> Float[Tensor, "b i d"]:
+        """Tokens x ask, tokens of `memory` (x itself when there is none) answer."""
+        memory = x if memory is None else memory
+        terms = AttentionArgs(prime, self.modulate, mask, bias, self.dropout if self.training else 0.0, position)
+        return self.out(self.mechanism(self.query(x), self.key(memory), self.value(memory), x, terms))

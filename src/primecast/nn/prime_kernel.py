@@ -1,0 +1,290 @@
+"""Prime attention in blocks that stay in cache, with its gradient written by hand.
+
+The same numbers as `attention.attend` with a `Prime`, for training: autograd would keep every intermediate map of every
+hidden unit and walk over memory once per operation. Here only the weights are kept; one block at a time, the products
+of the units are formed, used and forgotten, and in the backward pass formed once more.
+
+With k_m = u_m * k, v_m = u_m * v, G the gradient of the output, and the base a unit whose phi is 1:
+
+    forward    s_m = q k_m^T        a = softmax(sum_m phi_m s_m)           out = sum_m (a phi_m) v_m
+    backward   p_m = G v_m^T        t = sum_m phi_m p_m - G . out          (so that ds = a t)
+               dphi_m = a (p_m + t s_m)
+               dq = sum_m (a phi_m t) k_m        dk_m = (a phi_m t)^T q      dv_m = (a phi_m)^T G
+
+where maps are multiplied entry by entry, and G . out, one number per query, is the row sum of a (sum_m phi_m p_m).
+Where the gradient is to be differentiated once more, autograd takes it of the formula of the forward pass instead.
+Half-precision inputs are computed in single precision: a block's maps stay in cache either way.
+
+Letters: b batch, h heads, g 1 or h, i asking token, j answering token, k head size, m hidden units.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from primecast.nn.dropout import draw, share
+
+BLOCK = 2**18
+"""Entries of a block's map (samples x heads x rows x columns): a megabyte of float32. Larger blocks leave the cache,
+smaller ones pay for more calls; measured in docs/decisions.md."""
+
+FEWEST_ROWS = 16
+"""Fewer rows at a time than this would waste the matrix products."""
+
+DEVICE_BLOCK = 2**26
+"""The same on other devices than a CPU, where calls cost more and caches are not ours; not measured."""
+
+
+def blocked_attention(
+    q: Float[Tensor, "b h i k"],
+    k: Float[Tensor, "b h j k"],
+    v: Float[Tensor, "b h j k"],
+    phi: Float[Tensor, "b g m i j"],
+    gains: Float[Tensor, "h m k"],
+    base: Float[Tensor, "h k"] | None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "b h i k"]:
+    """softmax and mix of prime attention; differentiable in everything but the dropout."""
+    inputs = [q, k, v, phi, gains, base]
+    precision = torch.float64 if q.dtype == torch.float64 else torch.float32
+    with torch.autocast(q.device.type, enabled=False):
+        out = _Blocked.apply(*(None if t is None else t.to(precision) for t in inputs), dropout)  # type: ignore[no-untyped-call]
+        return cast(Tensor, out).to(q.dtype)
+
+
+class _Blocks:
+    """Where maps are cut so that each is about a block: whole samples, or some heads of one, or some rows of one head.
+
+    A tensor is cut into all its blocks by one call: slices in Python, block by block, took a twentieth of the time.
+    Samples and heads are one axis in them, s, as batched products want it.
+    """
+
+    def __init__(self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"]) -> None:
+        (batch, self.heads, self.asking, _), answering = q.shape, k.shape[2]
+        block = BLOCK if q.device.type == "cpu" else DEVICE_BLOCK
+        per_head = self.asking * answering
+        self.rows = self.asking
+        if self.heads * per_head <= block:
+            step = self.heads * (block // (self.heads * per_head))
+            self.lengths = [min(step, batch * self.heads - s) for s in range(0, batch * self.heads, step)]
+            return
+        some = max(1, block // per_head)
+        self.lengths = [min(some, self.heads - head) for head in range(0, self.heads, some)] * batch
+        if per_head > block:
+            parts = math.ceil(self.asking / max(FEWEST_ROWS, block // answering))
+            self.rows = math.ceil(self.asking / parts)
+
+    def of_asking(self, x: Shaped[Tensor, "b h i x"]) -> list[Shaped[Tensor, "_s _i x"]]:
+        whole = x.flatten(0, 1).split(self.lengths)
+        return list(whole) if self.rows >= self.asking else [rows for s in whole for rows in s.split(self.rows, 1)]
+
+    def of_answering(self, tensors: list[Float[Tensor, "b h x y"]]) -> list[tuple[Float[Tensor, "_s x y"], ...]]:
+        """Of each block the parts of all the tensors, one for each hidden unit; blocks of rows read the same ones."""
+        units = zip(*(x.flatten(0, 1).split(self.lengths) for x in tensors), strict=True)
+        return [parts for parts in units for _ in range(0, self.asking, self.rows)]
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, slice]]:
+        """Samples, heads and rows of each block."""
+        begin = 0
+        for length in self.lengths:
+            sample, head = divmod(begin, self.heads)
+            begin += length
+            samples = slice(sample, sample + max(1, length // self.heads))
+            for row in range(0, self.asking, self.rows):
+                yield samples, slice(head, head + length), slice(row, row + self.rows)
+
+
+def _factors(gains: Tensor, base: Tensor | None) -> list[Tensor]:
+    """u_m of each hidden unit, then beta when there is a base; ready to be multiplied with keys and values."""
+    return [u[:, None] for u in (*gains.unbind(1), *([] if base is None else [base]))]
+
+
+def _scaled(x: Tensor, factor: Tensor | float) -> Tensor:
+    """x * factor, in one piece: heads that were split off lie apart, and every product would bring them together."""
+    return torch.mul(x, factor, out=torch.empty_like(x, memory_format=torch.contiguous_format))
+
+
+def _activations(phi: Tensor, based: bool, b: slice, h: slice, i: slice) -> list[Tensor | None]:
+    """phi_m of a block for each hidden unit, (s, i, j), or (b, 1, i, j) if heads share it; None, 1, for the base."""
+    units = phi[b, h, :, i].flatten(0, 1).unbind(1) if phi.shape[1] > 1 else phi[b, :, :, i].unbind(2)
+    return [*units, *([None] if based else [])]
+
+
+def _widened(units: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
+    """How a map (s, i, j) is seen by the units: as (b, h, i, j) if heads share them."""
+    first = units[0]
+    if first is None or first.dim() == 3:
+        return lambda x: x
+    return lambda x: x.view(len(first), -1, *x.shape[1:])
+
+
+def _add_up(start: Tensor | None, units: list[Tensor | None], maps: Iterable[Tensor]) -> Tensor:
+    """start + sum_m phi_m map_m. Without a start the first map is used up."""
+    total = start
+    for unit, part in zip(units, maps, strict=True):
+        if total is None:
+            total = part if unit is None else part.mul_(unit)
+        elif total is start:
+            total = total + part if unit is None else torch.addcmul(total, part, unit)
+        else:
+            total = total.add_(part) if unit is None else total.addcmul_(part, unit)
+    assert total is not None
+    return total
+
+
+def _times(x: Tensor, unit: Tensor | None, out: Tensor) -> None:
+    if unit is None:
+        out.copy_(x)
+    else:
+        torch.mul(x, unit, out=out)
+
+
+def _product(x: Tensor, y: Tensor, *, into: Tensor, add: bool) -> None:
+    if add:
+        into.baddbmm_(x, y)
+    else:
+        torch.bmm(x, y, out=into)
+
+
+def _add_over_heads(dphi: Tensor, change: Tensor, a: Tensor, *, first: bool) -> None:
+    """Into the gradient of one unit that heads share: the sum of change * a, which the first heads begin."""
+    if change.shape[1] > 1:
+        total = change.mul_(a).sum(1, keepdim=True)
+        dphi.copy_(total) if first else dphi.add_(total)
+    elif first:
+        torch.mul(change, a, out=dphi)
+    else:
+        dphi.addcmul_(change, a)
+
+
+class _Blocked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor, base: Tensor | None, dropout: float
+    ) -> Tensor:
+        given, q = q, _scaled(q, 1 / math.sqrt(q.shape[-1]))
+        factors = _factors(gains, base)
+        blocks = _Blocks(q, k)
+        keys = blocks.of_answering([_scaled(k, u).mT for u in factors])
+        values = blocks.of_answering([_scaled(v, u) for u in factors])
+        weights = q.new_empty(*q.shape[:3], k.shape[2])
+        out = torch.empty_like(q)
+        bits = draw(*weights.shape, device=q.device) if dropout > 0 else None
+        drawn = [None] * len(keys) if bits is None else blocks.of_asking(bits)
+        cut = (blocks.of_asking(x) for x in (q, weights, out))
+        for (b, h, i), queries, a, mixed, own_keys, own_values, own_bits in zip(
+            blocks, *cut, keys, values, drawn, strict=True
+        ):
+            units = _activations(phi, base is not None, b, h, i)
+            wide = _widened(units)
+            scores = _add_up(None, units, (wide(torch.bmm(queries, key)) for key in own_keys))
+            torch.softmax(scores, -1, out=wide(a))
+            if own_bits is not None:
+                a = a * share(own_bits, dropout, a.dtype)
+            spread, scratch = wide(a), scores.view_as(a)  # the scores are not needed any more
+            for m, (unit, value) in enumerate(zip(units, own_values, strict=True)):
+                if unit is not None:
+                    torch.mul(spread, unit, out=scores)
+                _product(a if unit is None else scratch, value, into=mixed, add=m > 0)
+        ctx.save_for_backward(given, k, v, phi, gains, base, weights, bits, out)
+        ctx.dropout = dropout
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.autocast(up.device.type, enabled=False):
+            if torch.is_grad_enabled():  # the gradient is to be differentiated, too
+                *inputs, _, bits, _ = ctx.saved_tensors
+                return _plain_backward(ctx.dropout, up, inputs, bits)
+            return _backward(ctx.dropout, up.contiguous(), *ctx.saved_tensors)
+
+
+def _plain_backward(
+    dropout: float, up: Tensor, given: Sequence[Tensor | None], bits: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """The same gradients by autograd over the formula of the forward pass, which torch can differentiate again."""
+    # Views, because two of the inputs may be one tensor.
+    inputs = [None if x is None else x.view_as(x) for x in given]  # q, k, v, phi, gains, base
+    q, k, v, phi, gains = (x for x in inputs[:5] if x is not None)
+    if inputs[5] is not None:
+        phi = torch.cat([phi, torch.ones_like(phi[:, :, :1])], dim=2)
+        gains = torch.cat([gains, inputs[5][:, None]], dim=1)
+    keys, values = (x[:, :, None] * gains[:, :, None] for x in (k, v))  # b h m j k
+    scores = (phi * (q[:, :, None] / math.sqrt(q.shape[-1]) @ keys.mT)).sum(2)
+    a = scores.softmax(-1) if bits is None else scores.softmax(-1) * share(bits, dropout, q.dtype)
+    mixed = ((a[:, :, None] * phi) @ values).sum(2)
+    asked = [x for x in inputs if x is not None and x.requires_grad]
+    found = iter(torch.autograd.grad(mixed, asked, up, create_graph=True))
+    return *(next(found) if x is not None and x.requires_grad else None for x in inputs), None
+
+
+def _backward(
+    dropout: float,
+    up: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    phi: Tensor,
+    gains: Tensor,
+    base: Tensor | None,
+    weights: Tensor,
+    bits: Tensor | None,
+    out: Tensor,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of everything `_Blocked.forward` was given."""
+    q = _scaled(q, 1 / math.sqrt(q.shape[-1]))
+    factors = _factors(gains, base)
+    blocks = _Blocks(q, k)
+    keys, values = [_scaled(k, u) for u in factors], [_scaled(v, u) for u in factors]
+    dkeys, dvalues = [torch.empty_like(x) for x in keys], [torch.empty_like(x) for x in values]
+    dq = torch.empty_like(q)
+    dphi = torch.empty_like(phi, memory_format=torch.contiguous_format)
+    level = (up * out).sum(-1, keepdim=True).neg_()
+    of_keys, of_dkeys, of_dvalues = (blocks.of_answering(x) for x in (keys, dkeys, dvalues))
+    of_values = blocks.of_answering([x.mT for x in values])
+    drawn = [None] * len(of_keys) if bits is None else blocks.of_asking(bits)
+    cut = (blocks.of_asking(x) for x in (up, q, dq, weights, level))
+    for (b, h, i), g, queries, dqueries, a, levels, own_keys, own_values, dkey, dvalue, own_bits in zip(
+        blocks, *cut, of_keys, of_values, of_dkeys, of_dvalues, drawn, strict=True
+    ):
+        units = _activations(phi, base is not None, b, h, i)
+        wide = _widened(units)
+        products = [torch.bmm(g, value) for value in own_values]
+        dropped = a
+        if own_bits is not None:  # where a weight was dropped, only the level is felt
+            factor = share(own_bits, dropout, a.dtype)
+            dropped = a * factor
+            for product in products:
+                product.mul_(factor)
+        t = _add_up(wide(levels), units, map(wide, products))
+        mine = torch.empty_like(a)  # one map that every unit writes anew stays in cache
+        flat_t, spread, begun = t.view_as(mine), wide(mine), bool(i.start)
+        for m, unit in enumerate(units):
+            _times(wide(dropped), unit, out=spread)
+            _product(mine.mT, g, into=dvalue[m], add=begun)
+            if own_bits is not None:
+                _times(wide(a), unit, out=spread)
+            mine.mul_(flat_t)
+            _product(mine, own_keys[m], into=dqueries, add=m > 0)
+            _product(mine.mT, queries, into=dkey[m], add=begun)
+            if unit is None:
+                continue
+            torch.bmm(queries, own_keys[m].mT, out=mine)
+            change = products[m].addcmul_(mine, flat_t)
+            if unit.dim() == 3:
+                torch.mul(change, a, out=dphi[b, h, m, i].flatten(0, 1))
+            else:
+                _add_over_heads(dphi[b, :, m, i], wide(change), wide(a), first=not h.start)
+    dunits = torch.stack([_per_unit(dkeys[m], k, dvalues[m], v) for m in range(len(keys))], dim=1)
+    dk, dv = (_add_up(None, list(factors), parts) for parts in (dkeys, dvalues))
+    dgains, dbase = (dunits, None) if base is None else (dunits[:, :-1], dunits[:, -1])
+    return dq.mul_(1 / math.sqrt(q.shape[-1])), dk, dv, dphi, dgains, dbase, None
+
+
+def _per_unit(dkey: Tensor, k: Tensor, dvalue: Tensor, v: Tensor) -> Float[Tensor, "h k"]:
+    """Gradient of u_m, or of the base, with k_m = u_m * k and v_m = u_m * v."""
+    return _scaled(k, dkey).add_(_scaled(v, dvalue)).sum((0, 2))
