@@ -24,9 +24,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from primecast.errors import InputError, TrainingError
+from primecast.nn.losses import Loss
 from primecast.training.checkpoint import lock_state_dir
 from primecast.training.distributed import ProcessGroup, is_main, join, launched, own_device
-from primecast.training.loop import Loss, evaluate
+from primecast.training.loop import evaluate
 from tests.test_training import HORIZON, Source, Tiny, train_tiny, weights
 
 ROOT = Path(__file__).parent.parent

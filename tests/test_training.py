@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import jaxtyping
 import numpy as np
@@ -15,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import primecast.training.loop as training
+from primecast.data.windows import Batch
 from primecast.errors import InputError
 from primecast.models import create_model
 from primecast.models.naive import SeasonalNaive
-from primecast.nn.losses import LOSSES, create_loss
+from primecast.nn.losses import LOSSES, Loss, create_loss
 from primecast.training.loop import (
     SCHEDULES,
     History,
-    Loss,
     Scores,
     TrainingError,
     evaluate,
@@ -33,12 +32,6 @@ from primecast.training.loop import (
 
 LOOKBACK, HORIZON, CHANNELS, MARKS = 7, 3, 5, 2
 TRAIN, VAL = 23, 19
-
-
-class Batch(NamedTuple):
-    x: Tensor
-    y: Tensor
-    time_features: Tensor | None
 
 
 class Source:

@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
+from primecast.data.windows import Batch
 from primecast.errors import unknown
 from primecast.nn.attention import AttentionMap, Prime
 from primecast.nn.primer import Primer
-from primecast.training.loop import Batch
 
 ABLATIONS = {
     "mean": "the sensor reads its mean of the training rows",

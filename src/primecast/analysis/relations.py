@@ -29,9 +29,9 @@ from jaxtyping import Complex, Float, Float64
 from torch import Tensor, nn
 
 from primecast.analysis.hooks import errors_without, evenness, filter_strength, layers_of, trace_attention
+from primecast.data.windows import WindowSource
 from primecast.errors import InputError
 from primecast.nn.attention import Prime
-from primecast.training.loop import WindowSource
 
 SURROGATES = 199
 MOST_WINDOWS = 128

@@ -12,7 +12,7 @@ Letters: t rows of the series, n channels, m time features (4), b windows in a b
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -143,9 +143,19 @@ class Scaler:
 
 
 class Batch(NamedTuple):
+    """Windows gathered for one step of training or inference."""
+
     x: Float[Tensor, "b l n"]
     y: Float[Tensor, "b h n"]
     time_features: Float[Tensor, "b l+h m"] | None  # of the past rows, then of the future ones
+
+
+@runtime_checkable
+class WindowSource(Protocol):
+    """Windows numbered from 0 and gathered by number: `Windows`, or any class with these two methods."""
+
+    def __len__(self) -> int: ...
+    def batch(self, index: Int64[Tensor, "b"]) -> Batch: ...
 
 
 @dataclass(frozen=True, eq=False)

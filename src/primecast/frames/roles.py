@@ -13,7 +13,7 @@ A missing target is NaN in the truth of a window, and `masked_loss` makes any lo
 Letters: t rows, b windows in a batch, l look-back, h horizon, n channels (targets, then past), m time_features.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,8 +24,7 @@ from torch import Tensor, nn
 
 from primecast.data.windows import Batch, Windows
 from primecast.errors import InputError, unknown
-
-Loss = Callable[[Tensor, Tensor], Tensor]
+from primecast.nn.losses import Loss
 
 
 @dataclass(frozen=True)

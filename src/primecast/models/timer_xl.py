@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from primecast.errors import InputError, unknown
 from primecast.nn.attention import MultiHeadAttention, PositionFn, Prime
 from primecast.nn.layers import Block, WindowNorm
+from primecast.nn.losses import Loss
 from primecast.nn.primer import PairFeatures, Primer, build_primer
 
 ROTARY = {
@@ -50,8 +51,6 @@ HEADS = {
 }
 TIME_MECHANISMS = ("dot", "differential", "gated")
 """Mechanisms of attention that honour mask, bias and rotation; selective and directional take no mask."""
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 # ---------------------------------------------------------------- time attention: mask, rotation, bias

@@ -22,20 +22,19 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import index as whole
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor, nn
 
+from primecast.data.windows import WindowSource
 from primecast.errors import InputError, TrainingError, unknown
+from primecast.nn.losses import Loss
 from primecast.training.checkpoint import EpochRow, Run, TrainingProgress, lock_state_dir
 from primecast.training.distributed import ProcessGroup, join, own_device
 from primecast.training.identity import digest, identity
 from primecast.training.progress import Display
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 SCHEDULES: dict[str, Callable[[int, int], float]] = {
     # epoch (from 1), epochs -> factor on the learning rate
@@ -50,26 +49,6 @@ PRECISIONS = {
     "float32": "everything in float32",
     "bf16": "products of forward and backward in bfloat16 (torch's autocast); weights, moments and sums in float32",
 }
-
-
-@runtime_checkable
-class Batch(Protocol):
-    """What a source of windows hands out; time_features are of the past rows, then of the future ones."""
-
-    @property
-    def x(self) -> Float[Tensor, "b l n"]: ...
-    @property
-    def y(self) -> Float[Tensor, "b h n"]: ...
-    @property
-    def time_features(self) -> Float[Tensor, "b l+h m"] | None: ...
-
-
-@runtime_checkable
-class WindowSource(Protocol):
-    """Windows numbered from 0, gathered by number: `primecast.data.windows.Windows`, or anything like it."""
-
-    def __len__(self) -> int: ...
-    def batch(self, index: Int64[Tensor, "b"]) -> Batch: ...
 
 
 # ---------------------------------------------------------------- what a run leaves behind
