@@ -28,6 +28,7 @@ from primecast.training.loop import (
     fit,
     keep_large_blocks,
     predict,
+    predict_batches,
 )
 
 LOOKBACK, HORIZON, CHANNELS, MARKS = 7, 3, 5, 2
@@ -602,6 +603,26 @@ def test_predict_gives_every_window_in_order_as_an_ordinary_tensor() -> None:
     gain = torch.ones(1, requires_grad=True)
     (forecast * gain).sum().backward()
     assert gain.grad is not None
+
+
+def test_predict_takes_the_windows_asked_for_in_their_order() -> None:
+    model, windows = Tiny(), Source(VAL, seed=1)
+    index = torch.tensor([3, 17, 5, 5, 11])
+    everything, chosen = predict(model, windows), predict(model, windows, index=index, batch_size=2)
+    torch.testing.assert_close(chosen, everything[index])
+    assert windows.asked[1:] == [[3, 17], [5, 5], [11]]
+    with pytest.raises(InputError, match="number of windows is 0; it must be at least 1"):
+        predict(model, windows, index=index[:0])
+
+
+def test_hooks_have_run_when_a_batch_is_yielded_and_modes_are_as_they_were() -> None:
+    model, windows, seen = Tiny(), Source(VAL, seed=1), []
+    model.train()
+    model.head.register_forward_hook(lambda module, inputs, out: seen.append(module.training))
+    for index, forecast, truth in predict_batches(model, windows, batch_size=7):
+        assert seen == [False] and model.training
+        assert torch.equal(truth, windows.batch(index).y) and forecast.shape == truth.shape
+        seen.clear()
 
 
 @pytest.mark.parametrize("score", [evaluate, predict])

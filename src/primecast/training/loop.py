@@ -349,24 +349,24 @@ def evaluate(
 
     Under torchrun all processes must call it: each scores its share of the windows, all get the scores of the whole.
     """
-    batch_size, count = _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
-    where = _device(device, model)
-    team = join(where)
-    mine = team.share(torch.arange(count))
+    (count,) = _at_least_one(**{"number of windows": len(windows)})
+    group = join(_device(device, model))
+    own = group.share(torch.arange(count))
     _, horizon, channels = windows.batch(torch.tensor([0])).y.shape
     # For each kind of error, squared and absolute: sums over all but one axis.
     by_step = torch.zeros(2, horizon, dtype=torch.float64)
     by_channel = torch.zeros(2, channels, dtype=torch.float64)
     by_window = torch.zeros(2, count, dtype=torch.float64)
-    for index, forecast, truth in _forecasts(model, windows, mine, batch_size, precision, where):
+    batches = predict_batches(model, windows, index=own, batch_size=batch_size, precision=precision, device=device)
+    for index, forecast, truth in batches:
         error = forecast - truth
         errors = torch.stack([error.square(), error.abs()])  # 2 b h n
         by_step += errors.sum((1, 3), dtype=torch.float64)
         by_channel += errors.sum((1, 2), dtype=torch.float64)
         by_window[:, index] = errors.sum((2, 3), dtype=torch.float64)
-    step_mse, step_mae = (team.add_up(by_step) / (count * channels)).numpy()
-    channel_mse, channel_mae = (team.add_up(by_channel) / (count * horizon)).numpy()
-    window_mse, window_mae = (team.add_up(by_window) / (horizon * channels)).numpy()
+    step_mse, step_mae = (group.add_up(by_step) / (count * channels)).numpy()
+    channel_mse, channel_mae = (group.add_up(by_channel) / (count * horizon)).numpy()
+    window_mse, window_mae = (group.add_up(by_window) / (horizon * channels)).numpy()
     return Scores(
         mse=float(window_mse.mean()),
         mae=float(window_mae.mean()),
@@ -384,35 +384,52 @@ def predict(
     model: nn.Module,
     windows: WindowSource,
     *,
+    index: Int64[Tensor, "w"] | None = None,
     batch_size: int = 256,
     precision: str = "float32",
     device: str | None = None,
 ) -> Float[Tensor, "w h n"]:
-    """The forecast of every window, in order, on the CPU; a process that calls it forecasts all of them alone.
+    """Return the forecast of every window, in order, on the CPU; a process that calls it forecasts all of them alone.
 
-    device: as in `evaluate`.
+    The arguments are those of `predict_batches`.
     """
-    batch_size, count = _at_least_one(**{"batch_size": batch_size, "number of windows": len(windows)})
-    forecasts = _forecasts(model, windows, torch.arange(count), batch_size, precision, _device(device, model))
-    return torch.cat([forecast for _, forecast, _ in forecasts])
+    _at_least_one(**{"number of windows": len(windows) if index is None else len(index)})
+    batches = predict_batches(model, windows, index=index, batch_size=batch_size, precision=precision, device=device)
+    return torch.cat([forecast for _, forecast, _ in batches])
 
 
-def _forecasts(
+def predict_batches(
     model: nn.Module,
     windows: WindowSource,
-    index: Int64[Tensor, "w"],
-    batch_size: int,
-    precision: str,
-    where: torch.device,
+    *,
+    index: Int64[Tensor, "w"] | None = None,
+    batch_size: int = 256,
+    precision: str = "float32",
+    device: str | None = None,
 ) -> Iterator[tuple[Int64[Tensor, "b"], Float[Tensor, "b h n"], Float[Tensor, "b h n"]]]:
-    """Number, forecast and truth of the windows asked for, batch by batch, in order; all on the CPU."""
+    """Yield number, forecast and truth of the windows, batch by batch, in order; all on the CPU.
+
+    This is the only inference loop: `predict` joins its batches, `evaluate` sums their errors. The model runs in eval
+    mode and without gradients, and every part of it is put back into the mode it was in.
+
+    windows: to change what the model sees, such as one channel set to its mean, pass an object whose `batch` returns
+             the changed inputs. Where the future is not known, its `batch` returns any `y` of the right shape.
+    index:   numbers of the windows to forecast; all of them by default.
+    device:  where the model is moved to and stays; None leaves it where it is.
+
+    To record what happens inside the model, register forward hooks before the iteration: when a batch is yielded, its
+    hooks have run.
+    """
+    (batch_size,) = _at_least_one(batch_size=batch_size)
     _check_precision(precision)
-    model.to(where)
-    for part in index.split(batch_size) if len(index) else ():
-        x, y, time_features = _gather(windows, part, where)
-        with _inference(model), _autocast(precision, where):
+    index = torch.arange(len(windows)) if index is None else index
+    target = _device(device, model)
+    model.to(target)
+    for numbers in index.split(batch_size) if len(index) else ():
+        x, y, time_features = _gather(windows, numbers, target)
+        with _inference(model), _autocast(precision, target):
             forecast = _forecast(model, x, y, time_features)
-        yield part, forecast.to("cpu", y.dtype), y.cpu()
+        yield numbers, forecast.to("cpu", y.dtype), y.cpu()
 
 
 def _forecast(
