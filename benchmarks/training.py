@@ -76,7 +76,7 @@ def make_step(
         lookback=LOOKBACK,
         horizon=HORIZON,
         channels=channels,
-        time_features=0 if calendar is None else calendar.shape[-1],
+        n_time_features=0 if calendar is None else calendar.shape[-1],
         seed=0,
         **plan.model,
     ).train()

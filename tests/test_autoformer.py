@@ -33,7 +33,7 @@ def draw(*shape: int) -> Tensor:
 
 def small(**options: Any) -> Autoformer:
     torch.manual_seed(0)
-    sizes = {"d_model": 8, "n_heads": 2, "d_ff": 12, "kernel": 5, "dropout": 0.0, "time_features": M}
+    sizes = {"d_model": 8, "n_heads": 2, "d_ff": 12, "kernel": 5, "dropout": 0.0, "n_time_features": M}
     model = create_model("autoformer", lookback=L, horizon=S, channels=N, **{**sizes, **options})
     assert isinstance(model, Autoformer)
     return model.double()
@@ -147,18 +147,23 @@ def test_a_season_norm_leaves_no_level() -> None:
 def test_autoformer_has_the_published_number_of_parameters(channels: int, expected: int) -> None:
     with torch.device("meta"):
         model = create_model(
-            "autoformer", lookback=96, horizon=96, channels=channels, time_features=4, **settings("ETTh1", 96)["model"]
+            "autoformer",
+            lookback=96,
+            horizon=96,
+            channels=channels,
+            n_time_features=4,
+            **settings("ETTh1", 96)["model"],
         )
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
-@pytest.mark.parametrize("time_features", [0, 3])
+@pytest.mark.parametrize("n_time_features", [0, 3])
 @pytest.mark.parametrize(("encoders", "decoders"), [(1, 1), (2, 1), (1, 3)])
-def test_autoformer_parameters_follow_the_formula(time_features: int, encoders: int, decoders: int) -> None:
-    model = small(time_features=time_features, n_layers=encoders, n_decoders=decoders)
+def test_autoformer_parameters_follow_the_formula(n_time_features: int, encoders: int, decoders: int) -> None:
+    model = small(n_time_features=n_time_features, n_layers=encoders, n_decoders=decoders)
     d, f = 8, 12
     layers = encoders * (4 * (d * d + d) + 2 * d * f) + decoders * (8 * (d * d + d) + 2 * d * f + 3 * d * N)
-    expected = 2 * (3 * N * d + time_features * d) + layers + 4 * d + d * N + N
+    expected = 2 * (3 * N * d + n_time_features * d) + layers + 4 * d + d * N + N
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
@@ -194,7 +199,7 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
     def trend_of(z: Tensor) -> Tensor:
         return decompose_by_loops(z, 5)[1]
 
-    memory = circular("embed_past.values", x) + linear("embed_past.time_features", time_features[:, :L])
+    memory = circular("embed_past.values", x) + linear("embed_past.marks", time_features[:, :L])
     memory = memory + correlate("encoders.0.attention", memory, memory)
     memory = memory - trend_of(memory)
     memory = memory + feed("encoders.0.feed", memory)
@@ -202,7 +207,7 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
 
     season = torch.cat([(x - trend_of(x))[:, -6:], torch.zeros(B, S, N, dtype=x.dtype)], 1)
     trend = torch.cat([trend_of(x)[:, -6:], x.mean(1, keepdim=True).repeat(1, S, 1)], 1)
-    z = circular("embed_future.values", season) + linear("embed_future.time_features", time_features[:, L - 6 :])
+    z = circular("embed_future.values", season) + linear("embed_future.marks", time_features[:, L - 6 :])
     trends = torch.zeros_like(z)
     for part in (
         lambda z: correlate("decoders.0.attention", z, z),
@@ -239,7 +244,7 @@ def test_a_forecast_in_eval_mode_does_not_depend_on_the_rest_of_the_batch() -> N
 def test_autoformer_works_without_marks_and_with_any_label() -> None:
     x, _ = inputs()
     for label in (0, 1, L):
-        assert small(time_features=0, label=label)(x).shape == (B, S, N)
+        assert small(n_time_features=0, label=label)(x).shape == (B, S, N)
     assert small().label == L // 2
     assert small()(x).shape == (B, S, N)
     with pytest.raises(InputError, match="label 21 must lie between 0 and the look-back 20"):

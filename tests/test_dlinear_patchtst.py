@@ -50,7 +50,7 @@ def test_every_step_of_the_window_counts(name: str) -> None:
 @pytest.mark.parametrize("name", ["dlinear", "patchtst"])
 def test_marks_are_accepted_and_not_used(name: str) -> None:
     x = windows()
-    forecaster = model(name, time_features=3)
+    forecaster = model(name, n_time_features=3)
     assert torch.equal(forecaster(x, torch.rand(B, L + S, 3, dtype=torch.float64)), forecaster(x))
 
 

@@ -228,7 +228,7 @@ def test_an_argument_that_is_added_later_does_not_change_a_key(monkeypatch: pyte
 
     class Grown(build):  # type: ignore[misc, valid-type]
         def __init__(
-            self, *, lookback: int, horizon: int, channels: int, time_features: int = 0, d_model: int = 128, n_heads: int = 8,
+            self, *, lookback: int, horizon: int, channels: int, n_time_features: int = 0, d_model: int = 128, n_heads: int = 8,
             n_layers: int = 2, d_ff: int | None = None, dropout: float = 0.1, activation: str = "gelu",
             norm: str = "instance", mechanism: str = "dot", modulate: str = "kv", zero_output: bool = False,
             primer: Any = None, new: str = "neutral",
@@ -384,7 +384,7 @@ def test_a_changed_future_never_changes_a_past_score(attention: str) -> None:
     """Rows from the middle of the test part on are changed: the windows that end before them score as before."""
     dataset = load_dataset("nyc-weather")
     options = attention_options("itransformer", attention)
-    sizes = {"lookback": 24, "horizon": 12, "channels": 24, "time_features": 4, "d_model": 16}
+    sizes = {"lookback": 24, "horizon": 12, "channels": 24, "n_time_features": 4, "d_model": 16}
     model = create_model("itransformer", **sizes, seed=0, **options)
     before = split(dataset, lookback=24, horizon=12).test
     border = before.start + len(before) // 2

@@ -46,7 +46,7 @@ def needs_onnx() -> Any:
 
 def small(name: str, **options: Any) -> nn.Module:
     accepted = signature(MODELS[name].build).parameters
-    time_features = {"time_features": M} if "time_features" in accepted else {}
+    time_features = {"n_time_features": M} if "n_time_features" in accepted else {}
     model = create_model(name, lookback=L, horizon=S, channels=N, **{**SMALL.get(name, {}), **time_features, **options})
     for parameter in model.parameters():  # as after training: nothing is at its start, which may be zero
         parameter.data += 0.1 * torch.randn_like(parameter)
@@ -80,7 +80,7 @@ def variant(name: str) -> nn.Module:
 
 def check_program(name: str) -> None:
     model = variant(name)
-    program = export_program(model, lookback=L, horizon=S, channels=N, time_features=M)
+    program = export_program(model, lookback=L, horizon=S, channels=N, n_time_features=M)
     for batch in (1, 5):
         x, time_features = windows(batch)
         assert_close(program.module()(x, time_features), model(x, time_features), rtol=1e-5, atol=1e-5)
@@ -90,10 +90,10 @@ def check_onnx(name: str, path: Path) -> None:
     model = variant(name)
     if name in NOT_AS_ONNX:
         with pytest.raises(InputError, match=f"cannot be (exported|written as ONNX): {NOT_AS_ONNX[name]}"):
-            export_onnx(model, path, lookback=L, horizon=S, channels=N, time_features=M)
+            export_onnx(model, path, lookback=L, horizon=S, channels=N, n_time_features=M)
         assert not path.exists()
         return
-    export_onnx(model, path, lookback=L, horizon=S, channels=N, time_features=M)
+    export_onnx(model, path, lookback=L, horizon=S, channels=N, n_time_features=M)
     for batch in (1, 5):
         x, time_features = windows(batch)
         expected = model(x, time_features).detach().numpy()

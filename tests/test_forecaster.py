@@ -81,7 +81,7 @@ def test_the_forecaster_goes_the_way_of_the_benchmark(fitted: Forecaster) -> Non
     df = waves()
     splits = split(dataset_from_frame(df), lookback=19, horizon=7)
     model = create_model(
-        "itransformer", lookback=19, horizon=7, channels=3, time_features=4, seed=0, **SMALL["model_args"]
+        "itransformer", lookback=19, horizon=7, channels=3, n_time_features=4, seed=0, **SMALL["model_args"]
     )
     fit(model, splits.train, splits.val, loss=mse, lr=5e-4, batch_size=64, epochs=2, patience=3, seed=0, progress="off")
     window = torch.from_numpy(splits.scaler.transform(df.to_numpy()[-19:])).float()[None]

@@ -30,7 +30,7 @@ def mask_of(edges: Tensor, nodes: int = T) -> Tensor:
 
 def small(**options: Any) -> GAT:
     torch.manual_seed(0)
-    sizes = {"d_model": D, "n_heads": H, "time_features": M, "density": 0.5}
+    sizes = {"d_model": D, "n_heads": H, "n_time_features": M, "density": 0.5}
     model = create_model("gat", lookback=L, horizon=S, channels=N, attention="standard", **{**sizes, **options})
     assert isinstance(model, GAT)
     return model.double().eval()
@@ -206,7 +206,7 @@ def test_with_dot_scoring_it_is_itransformer_masked_by_its_graph(primer: Any, de
     """The same weights, forward and all gradients; at density 1 no pair is masked and it is iTransformer itself."""
     sparse = small(scoring="dot", primer=primer, density=density)
     dense = create_model(
-        "itransformer", lookback=L, horizon=S, channels=N, time_features=M, d_model=D, n_heads=H, primer=primer
+        "itransformer", lookback=L, horizon=S, channels=N, n_time_features=M, d_model=D, n_heads=H, primer=primer
     )
     dense.load_state_dict({name: value for name, value in sparse.state_dict().items() if name != "edges"})
     dense = dense.double().eval()
@@ -255,8 +255,8 @@ def test_a_node_hears_itself_and_its_neighbours_only(scoring: str, primer: str |
 
 @pytest.mark.parametrize("primer", [None, "full"])
 def test_without_neighbours_every_channel_is_forecast_alone(primer: str | None) -> None:
-    model = small(density=0.0, primer=primer, time_features=0)
-    alone = small(density=0.0, primer=primer, time_features=0)
+    model = small(density=0.0, primer=primer, n_time_features=0)
+    alone = small(density=0.0, primer=primer, n_time_features=0)
     x, _ = inputs()
     assert model.edges.shape[1] == N
     parts = []
@@ -270,7 +270,7 @@ def test_without_neighbours_every_channel_is_forecast_alone(primer: str | None) 
 def test_without_calendar_its_nodes_fall_away() -> None:
     model = small(primer="full")
     x, _ = inputs()
-    bare = small(primer="full", time_features=0)
+    bare = small(primer="full", n_time_features=0)
     state = {name: value for name, value in model.state_dict().items() if name != "edges"}
     bare.load_state_dict(state, strict=False)
     bare.edges = model.edges[:, (model.edges < N).all(0)]

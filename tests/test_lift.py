@@ -199,9 +199,9 @@ def test_what_a_leader_did_last_changes_the_forecast_of_its_follower() -> None:
 def test_every_model_can_be_the_backbone(name: str) -> None:
     sizes = {"lookback": test_models.L, "horizon": test_models.S, "channels": test_models.N}
     options = dict(test_models.SMALL.get(name, {}))
-    time_features = options.pop("time_features", 0)
+    n_time_features = options.pop("n_time_features", 0)
     model = create_model(
-        "lift", **sizes, time_features=time_features, backbone=name, backbone_args=options, leaders=2
+        "lift", **sizes, n_time_features=n_time_features, backbone=name, backbone_args=options, leaders=2
     ).eval()
     x, calendar, _ = test_models.inputs()
     forecast = model(x, calendar)

@@ -105,7 +105,7 @@ def row(text: str) -> dict[str, Any]:
         lookback=41,
         horizon=5,
         channels=splits.test.channels,
-        time_features=splits.test.n_time_features,
+        n_time_features=splits.test.n_time_features,
         d_model=6,
         n_heads=2,
         n_layers=1,

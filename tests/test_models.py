@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.models import MODELS, create_model, default_attention, list_models
+from primecast.models import MODELS, create_model, default_attention, list_models, reads_time_features
 from primecast.nn.primer import Primer
 from primecast.storage.tensors import load_tensors, load_weights, save_tensors
 
 B, L, S, N, M = 3, 19, 11, 5, 2
 
 SMALL: dict[str, dict[str, Any]] = {
-    "autoformer": {"d_model": 12, "n_heads": 3, "n_layers": 1, "d_ff": 17, "kernel": 5, "time_features": M},
-    "gat": {"d_model": 12, "n_heads": 3, "time_features": M},
-    "itransformer": {"d_model": 12, "n_heads": 2, "time_features": M},
+    "autoformer": {"d_model": 12, "n_heads": 3, "n_layers": 1, "d_ff": 17, "kernel": 5, "n_time_features": M},
+    "gat": {"d_model": 12, "n_heads": 3, "n_time_features": M},
+    "itransformer": {"d_model": 12, "n_heads": 2, "n_time_features": M},
     "timer_xl": {"d_model": 12, "n_heads": 2, "patch": L},
     "patchtst": {"d_model": 12, "n_heads": 3, "d_ff": 13},
     "lift": {"backbone_args": {"norm": "instance"}, "leaders": 3, "states": 2},
@@ -126,6 +126,24 @@ def test_scale_and_level_of_a_window_carry_over_to_its_forecast(
 def test_the_same_seed_makes_the_same_model(name: str) -> None:
     first, second = small(name).state_dict(), small(name).state_dict()
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+READERS = [(name, {}) for name in MODELS] + [("lift", {"backbone": name}) for name in ("itransformer", "patchtst")]
+
+
+@pytest.mark.parametrize(("name", "options"), READERS)
+def test_the_registry_says_which_models_read_time_features(name: str, options: dict[str, Any]) -> None:
+    sizes = {"lookback": 24, "horizon": 5, "channels": 3, "n_time_features": M}
+    patch = {"timer_xl": {"patch": 24}}.get(name, {})
+    model = create_model(name, **sizes, attention="standard", **patch, **options).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # some start at zero
+            parameter.copy_(0.1 * torch.randn_like(parameter))
+    x = torch.randn(2, 24, 3)
+    one, other = (model(x, torch.rand(2, 24 + 5, M)) for _ in range(2))
+    assert torch.equal(one, other) != reads_time_features(name, options)
+    if not options:
+        assert MODELS[name].reads_time_features == reads_time_features(name)
 
 
 @pytest.mark.parametrize("name", list_models())

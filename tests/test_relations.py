@@ -109,7 +109,7 @@ def windows_of(channels: int, *, rows: int = 61, time_features: int = 0) -> Wind
 
 def test_attention_is_averaged_over_layers_heads_and_windows() -> None:
     model = create_model(
-        "itransformer", lookback=13, horizon=7, channels=3, time_features=2, d_model=8, n_heads=2, primer="full"
+        "itransformer", lookback=13, horizon=7, channels=3, n_time_features=2, d_model=8, n_heads=2, primer="full"
     ).eval()
     windows = windows_of(3, time_features=2)
     maps: list[Tensor] = []

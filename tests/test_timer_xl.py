@@ -247,7 +247,7 @@ def test_training_and_evaluation_forecast_the_same_without_dropout() -> None:
 
 
 def test_calendar_marks_are_ignored() -> None:
-    built, marked = model(), model(time_features=4)
+    built, marked = model(), model(n_time_features=4)
     x = window()
     assert torch.equal(marked(x, torch.randn(B, L + P, 4, dtype=torch.float64)), built(x))
 

@@ -364,7 +364,7 @@ def test_a_bf16_run_ends_near_the_float32_one_with_float32_weights() -> None:
 def test_attention_trains_in_bf16_with_every_loss(primer: str | None, name: str) -> None:
     def train(precision: str) -> tuple[float, float]:
         model = create_model(
-            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, time_features=MARKS, d_model=22, n_heads=2,
+            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, n_time_features=MARKS, d_model=22, n_heads=2,
             dropout=0.0, primer=primer, seed=0,
         )  # fmt: skip
         history = train_tiny(model, loss=create_loss(name), precision=precision)

@@ -106,7 +106,7 @@ def resolve(spec: Spec) -> Plan:
         "lookback",
         "horizon",
         "channels",
-        "time_features",
+        "n_time_features",
     }
 
     attention = spec.attention or default_attention(spec.model)
@@ -196,7 +196,9 @@ FIT_DEFAULTS: dict[str, Any] = {
 
 def settings_of(plan: Plan, spec: Spec) -> dict[str, Any]:
     """Every setting of a run with all defaults written out: what a row keeps, and what its key is made of."""
-    model = _filled(plan.model, MODELS[spec.model].build, without={"lookback", "horizon", "channels", "time_features"})
+    model = _filled(
+        plan.model, MODELS[spec.model].build, without={"lookback", "horizon", "channels", "n_time_features"}
+    )
     if "d_ff" in model and model["d_ff"] is None:
         model["d_ff"] = _default_d_ff_ratio(spec.model) * model["d_model"]
     if model.get("primer") is not None:
@@ -396,8 +398,8 @@ def _probe(
     return values, arrays
 
 
-def _with_time_features(model: str, time_features: int) -> dict[str, int]:
-    return {"time_features": time_features} if "time_features" in signature(MODELS[model].build).parameters else {}
+def _with_time_features(model: str, count: int) -> dict[str, int]:
+    return {"n_time_features": count} if "n_time_features" in signature(MODELS[model].build).parameters else {}
 
 
 def peak_mib() -> float:

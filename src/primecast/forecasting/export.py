@@ -51,12 +51,12 @@ def exportable(model: nn.Module) -> nn.Module:
 
 
 def export_program(
-    model: nn.Module, *, lookback: int, horizon: int, channels: int, time_features: int = 0
+    model: nn.Module, *, lookback: int, horizon: int, channels: int, n_time_features: int = 0
 ) -> torch.export.ExportedProgram:
-    """torch's exported program of a model: `program.module()(x, time_features)`, or `(x)` where time_features is 0; any batch."""
+    """torch's exported program of a model: `program.module()(x, time_features)`, or `(x)` where n_time_features is 0; any batch."""
     twin = exportable(model)
     dtype = next((p.dtype for p in model.parameters()), torch.get_default_dtype())
-    sizes = [(lookback, channels), *([(lookback + horizon, time_features)] if time_features else [])]
+    sizes = [(lookback, channels), *([(lookback + horizon, n_time_features)] if n_time_features else [])]
     return _program(twin, [torch.zeros(1, *size, dtype=dtype) for size in sizes])
 
 
@@ -67,16 +67,18 @@ def export_onnx(
     lookback: int,
     horizon: int,
     channels: int,
-    time_features: int = 0,
+    n_time_features: int = 0,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model as ONNX: inputs `x` (b, l, n) and, unless time_features is 0, `time_features` (b, l + h, m); output `forecast`.
+    """Write a model as ONNX: inputs `x` (b, l, n) and, unless n_time_features is 0, `time_features` (b, l + h, m); output `forecast`.
 
-    time_features: how many calendar features the model was made with. metadata: written into the file beside our own.
+    n_time_features: how many calendar features the model was made with. metadata: written into the file beside our own.
     """
-    program = export_program(model, lookback=lookback, horizon=horizon, channels=channels, time_features=time_features)
+    program = export_program(
+        model, lookback=lookback, horizon=horizon, channels=channels, n_time_features=n_time_features
+    )
     sizes = {"lookback": str(lookback), "horizon": str(horizon), "units": "as the model was trained on"}
-    _write_onnx(program, Path(path), ["x", "time_features"][: 1 + bool(time_features)], {**sizes, **(metadata or {})})
+    _write_onnx(program, Path(path), ["x", "time_features"][: 1 + bool(n_time_features)], {**sizes, **(metadata or {})})
 
 
 def export_forecaster(forecaster: Forecaster, path: Path | str) -> None:

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Float32, Float64, Int64
-from torch import Tensor, nn
+from jaxtyping import Bool, Float32, Float64, Int64
+from torch import nn
 
 from primecast.analysis.relations import Relations, SensorAblation, ablate_sensors, relate
 from primecast.data.formats import to_numbers
@@ -57,7 +57,7 @@ from primecast.frames.point_in_time import HeldOutForecasts, PointInTimeValues, 
 from primecast.frames.read import POLICIES, ConstantChannelWarning, Index, dataset_from_frame, future_index
 from primecast.frames.roles import Roles, RoleWindows, TargetsOnly, masked_loss, shifts
 from primecast.frames.window_builder import WindowBuilder
-from primecast.models import MODELS, attention_options, create_model, default_attention
+from primecast.models import MODELS, attention_options, create_model, default_attention, reads_time_features
 from primecast.models.naive import SeasonalNaive
 from primecast.nn.losses import create_loss
 from primecast.nn.primer import seeded
@@ -176,9 +176,7 @@ class Forecaster:
         self.refit = refit
         self.progress = progress
         self._check()
-        if future and not _uses_time_features(
-            self._build(channels=2, time_features=2), lookback=lookback, horizon=horizon
-        ):
+        if future and not reads_time_features(model, model_args):
             raise InputError(f"model {model!r} looks at no time features, so it cannot use future covariates")
 
     def _check(self) -> None:
@@ -205,15 +203,15 @@ class Forecaster:
         except (TypeError, ValueError) as error:
             raise InputError(f"the arguments of a Forecaster must be such as JSON can hold: {error}") from error
         create_loss(self.loss)
-        self._outline(channels=2, time_features=2)
+        self._outline(channels=2, n_time_features=2)
 
-    def _build(self, *, channels: int, time_features: int) -> nn.Module:
+    def _build(self, *, channels: int, n_time_features: int) -> nn.Module:
         if self.model not in MODELS:
             raise unknown("model", self.model, MODELS)
         attention = self.attention or default_attention(self.model)
         options = {
             **attention_options(self.model, attention),
-            "time_features": time_features,
+            "n_time_features": n_time_features,
             **dict(self.model_args or {}),
         }
         if isinstance(options.get("primer"), Mapping):
@@ -222,13 +220,13 @@ class Forecaster:
             self.model, lookback=self.lookback, horizon=self.horizon, channels=channels, seed=self.seed, **options
         )
 
-    def _outline(self, *, channels: int, time_features: int) -> dict[str, str]:
+    def _outline(self, *, channels: int, n_time_features: int) -> dict[str, str]:
         """Names and kinds of the model's tensors, without allocating them where the model allows it."""
         try:
             with torch.device("meta"):
-                model = self._build(channels=channels, time_features=time_features)
+                model = self._build(channels=channels, n_time_features=n_time_features)
         except NotImplementedError:  # gat draws its graph while it is built
-            model = self._build(channels=channels, time_features=time_features)
+            model = self._build(channels=channels, n_time_features=n_time_features)
         return {name: kind_of(tensor) for name, tensor in model.state_dict().items()}
 
     # ---------------------------------------------------------------- training
@@ -270,7 +268,7 @@ class Forecaster:
         train = new._view.windows(seen, range(trained))
         val = new._view.held_out(table, range(trained - self.lookback, tested)).complete()
         test = new._view.held_out(table, range(tested - self.lookback, len(table))).complete()
-        new.model_ = new._build(channels=train.channels, time_features=train.n_time_features)
+        new.model_ = new._build(channels=train.channels, n_time_features=train.n_time_features)
         new.history_ = new._train(new.model_, train, val, epochs=self.epochs)
         new.scores_ = _of_targets(evaluate(_scored(new.model_, roles), test, batch_size=self.batch_size), roles)
         new.season_ = dataset.season
@@ -287,7 +285,7 @@ class Forecaster:
         new.calibration_, new.stride_ = past.errors(len(table)), past.stride or 1
         new.rows_ = len(table) - int(past.ends[-1])
         if self.refit:
-            new.model_ = new._build(channels=train.channels, time_features=train.n_time_features)
+            new.model_ = new._build(channels=train.channels, n_time_features=train.n_time_features)
             everything = new._view.windows(table, range(len(table)))
             new._train(new.model_, everything, val, epochs=new.history_.best_epoch)
         new.data_ = table
@@ -769,14 +767,14 @@ class Forecaster:
             new.columns_ = saved.fields["columns"]
             roles = new.roles_ = Roles.of(new.columns_, past=new.past or (), future=new.future or ())
             new.layout_ = Layout(**saved.fields["layout"])
-            time_features = new._n_time_features(saved.index)
-            if time_features != saved.fields["time_features"]:
+            n_time_features = new._n_time_features(saved.index)
+            if n_time_features != saved.fields["time_features"]:
                 raise InputError(
-                    f"it says {saved.fields['time_features']} time_features, where its other fields come to {time_features}"
+                    f"it says {saved.fields['time_features']} time_features, where its other fields come to {n_time_features}"
                 )
             n, k, rows = len(roles.columns), len(roles.targets), len(saved.index)
             weights, arrays = saved.tensors(
-                new._outline(channels=len(roles.channels), time_features=time_features),
+                new._outline(channels=len(roles.channels), n_time_features=n_time_features),
                 {
                     "scaler.mean": f"float64[{n}]",
                     "scaler.std": f"float64[{n}]",
@@ -789,7 +787,7 @@ class Forecaster:
             )
             if rows < new.lookback or not (arrays["scaler.std"] > 0).all():
                 raise InputError("its rows are fewer than the look-back, or a deviation of its scaler is not above 0")
-            new.model_ = new._build(channels=len(roles.channels), time_features=time_features)
+            new.model_ = new._build(channels=len(roles.channels), n_time_features=n_time_features)
             load_weights(new.model_, weights, source=str(path))
             new.scaler_ = Scaler(mean=arrays["scaler.mean"], std=arrays["scaler.std"])
             frame = pd.DataFrame(arrays["recent.values"], index=saved.index, columns=list(roles.columns))
@@ -856,18 +854,3 @@ def _naive_mae(values: Float64[np.ndarray, "t n"], season: int) -> Float64[np.nd
     differences = np.abs(values[season:] - values[:-season])
     known = ~np.isnan(differences)
     return np.where(known, differences, 0).sum(axis=0) / np.maximum(1, known.sum(axis=0))
-
-
-def _uses_time_features(model: nn.Module, *, lookback: int, horizon: int) -> bool:
-    """Whether other time_features make another forecast, at weights drawn at random, since some start at zero."""
-    generator = torch.Generator().manual_seed(0)
-
-    def draw(*shape: int) -> Float[Tensor, "..."]:
-        return torch.randn(*shape, generator=generator)
-
-    x, time_features = draw(1, lookback, 2), draw(2, lookback + horizon, 2)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(0.1 * draw(*parameter.shape))
-        one, other = (model.eval()(x, some[None]) for some in time_features)
-    return not torch.equal(one, other)

@@ -134,7 +134,7 @@ class PrimeITransformer(BaseModel):
             lookback=input_size,
             horizon=h * self.loss.outputsize_multiplier,
             channels=n_series * (1 + len(hist_exog_list or ())),
-            time_features=self.known * len(shifts(lookback=input_size, horizon=h)),
+            n_time_features=self.known * len(shifts(lookback=input_size, horizon=h)),
             d_model=hidden_size,
             n_heads=n_heads,
             n_layers=e_layers,

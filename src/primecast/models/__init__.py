@@ -30,6 +30,8 @@ class ModelEntry:
     """A model of the registry: its class, what its tokens are, what it can take, and where it comes from.
 
     settings:    how it is trained, by data set and horizon; None: as the data set's preset says.
+    reads_time_features: the forecast depends on the time features; for LIFT, its backbone's flag counts, see the function
+                 of the same name.
     permutes:    permuting the channels permutes the forecast. equivariant: scale and level of a window carry over to
                  its forecast. Both at the model's default arguments.
     """
@@ -39,6 +41,7 @@ class ModelEntry:
     reference: str
     mechanisms: tuple[str, ...] = ()
     supports_primer: bool = False
+    reads_time_features: bool = False
     settings: Callable[[str, int], Mapping[str, object]] | None = None
     permutes: bool = True
     equivariant: bool = True
@@ -49,6 +52,7 @@ MODELS: Mapping[str, ModelEntry] = {
         Autoformer,
         tokens="time steps",
         reference="Wu et al., NeurIPS 2021",
+        reads_time_features=True,
         settings=lambda dataset, horizon: _joined(autoformer.settings(dataset, horizon)),
         permutes=False,  # a convolution mixes the channels of a step
         equivariant=False,  # unless norm="instance"
@@ -65,6 +69,7 @@ MODELS: Mapping[str, ModelEntry] = {
         tokens="channels, joined by a drawn graph",
         reference="Velickovic et al., ICLR 2018; Brody et al., ICLR 2022",
         supports_primer=True,  # a graph of density < 1 ties it to its channels; by default all are joined
+        reads_time_features=True,
     ),
     "itransformer": ModelEntry(
         ITransformer,
@@ -72,6 +77,7 @@ MODELS: Mapping[str, ModelEntry] = {
         reference="Liu et al., ICLR 2024",
         mechanisms=tuple(MECHANISMS),
         supports_primer=True,
+        reads_time_features=True,
     ),
     "timer_xl": ModelEntry(
         TimerXL,
@@ -111,6 +117,20 @@ def _joined(settings: Mapping[str, Mapping[str, object]]) -> Mapping[str, object
 def list_models() -> list[str]:
     """Names that `create_model` takes."""
     return sorted(MODELS)
+
+
+def reads_time_features(name: str, model_args: Mapping[str, Any] | None = None) -> bool:
+    """Return whether the forecast of a model with these arguments depends on its time features.
+
+    >>> reads_time_features("lift"), reads_time_features("lift", {"backbone": "itransformer"})
+    (False, True)
+    """
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    backbone = (model_args or {}).get("backbone")
+    if name == "lift" and isinstance(backbone, str):
+        return reads_time_features(backbone, (model_args or {}).get("backbone_args"))
+    return MODELS[name].reads_time_features
 
 
 def create_model(

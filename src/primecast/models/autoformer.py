@@ -125,21 +125,22 @@ def _circular(inputs: int, outputs: int) -> nn.Conv1d:
 
 
 class StepEmbedding(nn.Module):
-    """A token for each step: a circular convolution of the values and, where there are time_features, Linear of the time_features."""
+    """A token for each step: a circular convolution of the values, plus Linear of the time features if there are any."""
 
-    def __init__(self, channels: int, time_features: int, d_model: int, *, dropout: float) -> None:
+    def __init__(self, channels: int, n_time_features: int, d_model: int, *, dropout: float) -> None:
         super().__init__()
         self.values = _circular(channels, d_model)
         nn.init.kaiming_normal_(self.values.weight, mode="fan_in", nonlinearity="leaky_relu")
-        self.time_features = nn.Linear(time_features, d_model, bias=False) if time_features else None
+        # Named as in the files of trained models.
+        self.marks = nn.Linear(n_time_features, d_model, bias=False) if n_time_features else None
         self.dropout = Dropout(dropout)
 
     def forward(
         self, x: Float[Tensor, "b t n"], time_features: Float[Tensor, "b t m"] | None
     ) -> Float[Tensor, "b t d"]:
         z = self.values(x.mT).mT
-        if self.time_features is not None and time_features is not None:
-            z = z + self.time_features(time_features)
+        if self.marks is not None and time_features is not None:
+            z = z + self.marks(time_features)
         return self.dropout(z)
 
 
@@ -229,7 +230,7 @@ class DecoderLayer(nn.Module):
 
 
 class Autoformer(nn.Module):
-    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); of the time_features it uses past and future.
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); it reads past and future time features.
 
     label:    last steps of the look-back that the decoder starts from; half the look-back when None. No step of the
               future is ever shown to it but its calendar features.
@@ -244,7 +245,7 @@ class Autoformer(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         d_model: int = 512,
         n_heads: int = 8,
         n_layers: int = 2,
@@ -273,8 +274,8 @@ class Autoformer(nn.Module):
             "activation": activation,
         }
         self.norm = WindowNorm(norm, channels)
-        self.embed_past = StepEmbedding(channels, time_features, d_model, dropout=dropout)
-        self.embed_future = StepEmbedding(channels, time_features, d_model, dropout=dropout)
+        self.embed_past = StepEmbedding(channels, n_time_features, d_model, dropout=dropout)
+        self.embed_future = StepEmbedding(channels, n_time_features, d_model, dropout=dropout)
         self.encoders = nn.ModuleList(EncoderLayer(d_model, n_heads, **shared) for _ in range(n_layers))
         self.norm_past = SeasonNorm(d_model)
         self.decoders = nn.ModuleList(

@@ -41,7 +41,7 @@ class DLinear(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         kernel: int | None = 25,
         norm: str = "none",
     ) -> None:

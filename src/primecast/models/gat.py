@@ -294,7 +294,7 @@ class EdgeAttention(nn.Module):
 
 
 class GAT(nn.Module):
-    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); of the time_features it uses the past l.
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); it reads the past l time features.
 
     scoring:    a name in SCORINGS. density: share of the ordered pairs of different nodes that are joined.
     graph_seed: the graph is drawn from it and saved with the weights. A drawn graph ties the model to the order of its
@@ -308,7 +308,7 @@ class GAT(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         d_model: int = 128,
         n_heads: int = 8,
         n_layers: int = 2,
@@ -325,7 +325,7 @@ class GAT(nn.Module):
         super().__init__()
         self.channels = channels
         self.lookback = lookback
-        self.time_features = time_features
+        self.n_time_features = n_time_features
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
         self.dropout = Dropout(dropout)
@@ -342,14 +342,14 @@ class GAT(nn.Module):
         self.norm_out = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, horizon)
         self.edges: Tensor
-        self.register_buffer("edges", draw_graph(channels + time_features, density, seed=graph_seed))
+        self.register_buffer("edges", draw_graph(channels + n_time_features, density, seed=graph_seed))
         # Made last, so that everything else starts from the same random numbers with and without a primer.
         self.primer = build_primer(
             primer,
             length=lookback,
             d_model=d_model,
             n_heads=n_heads,
-            tokens=channels + time_features,
+            tokens=channels + n_time_features,
             layers=n_layers,
         )
         if self.primer is not None:
@@ -365,9 +365,9 @@ class GAT(nn.Module):
         normal, restore = self.norm(x)
         series = normal.mT
         edges = self.edges
-        if time_features is not None and self.time_features:
+        if time_features is not None and self.n_time_features:
             series = torch.cat([series, time_features[:, : self.lookback].mT], dim=1)
-        elif self.time_features:  # no calendar given: its nodes and their edges fall away
+        elif self.n_time_features:  # no calendar given: its nodes and their edges fall away
             edges = edges[:, (edges < self.channels).all(0)]
         prime = None
         if self.primer is not None:

@@ -26,7 +26,7 @@ from primecast.nn.primer import PairFeatures, Primer, build_primer
 
 
 class ITransformer(nn.Module):
-    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); of the time_features it uses the past l.
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); it reads the past l time features.
 
     d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate, zero_output: see MultiHeadAttention.
     channel_vectors: a vector for each token, calendar features included, learned from zero and added to its embedding.
@@ -39,7 +39,7 @@ class ITransformer(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         d_model: int = 128,
         n_heads: int = 8,
         n_layers: int = 2,
@@ -56,10 +56,10 @@ class ITransformer(nn.Module):
         super().__init__()
         self.channels = channels
         self.lookback = lookback
-        self.time_features = time_features
+        self.n_time_features = n_time_features
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
-        self.vectors = nn.Parameter(torch.zeros(channels + time_features, d_model)) if channel_vectors else None
+        self.vectors = nn.Parameter(torch.zeros(channels + n_time_features, d_model)) if channel_vectors else None
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
@@ -87,7 +87,7 @@ class ITransformer(nn.Module):
             length=lookback,
             d_model=d_model,
             n_heads=n_heads,
-            tokens=channels + time_features,
+            tokens=channels + n_time_features,
             layers=n_layers,
         )
 
@@ -98,7 +98,7 @@ class ITransformer(nn.Module):
             raise InputError(f"the model was made for {self.channels} channels, the windows have {x.shape[2]}")
         normal, restore = self.norm(x)
         series = normal.mT
-        if time_features is not None and self.time_features:
+        if time_features is not None and self.n_time_features:
             series = torch.cat([series, time_features[:, : self.lookback].mT], dim=1)
         prime = None if self.primer is None else self.primer(series, covariates=series.shape[1] - self.channels)
 
@@ -106,7 +106,7 @@ class ITransformer(nn.Module):
         if self.vectors is not None:
             if len(self.vectors) != tokens.shape[1]:
                 raise InputError(
-                    f"the model was made for {self.time_features} calendar features, the windows came without"
+                    f"the model was made for {self.n_time_features} calendar features, the windows came without"
                 )
             tokens = tokens + self.vectors
         z = self.dropout(tokens)

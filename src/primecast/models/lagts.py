@@ -55,7 +55,7 @@ class LagTSReconstruction(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         max_lag: int | None = None,
         hidden: int = 32,
         guidance: float = 0.1,

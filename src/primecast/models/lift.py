@@ -91,7 +91,7 @@ class LIFT(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         backbone: str | nn.Module = "dlinear",
         backbone_args: Mapping[str, Any] | None = None,
         leaders: int | None = None,
@@ -118,7 +118,7 @@ class LIFT(nn.Module):
         self.router = router
         self.backbone = _backbone(
             backbone,
-            {"lookback": lookback, "horizon": horizon, "channels": channels, "time_features": time_features},
+            {"lookback": lookback, "horizon": horizon, "channels": channels, "n_time_features": n_time_features},
             backbone_args,
         )
         self.refiner = Refiner(

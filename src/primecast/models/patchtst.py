@@ -49,7 +49,7 @@ class PatchTST(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         patch: int = 16,
         stride: int = 8,
         d_model: int = 128,

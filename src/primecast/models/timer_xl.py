@@ -129,7 +129,7 @@ class TimerXL(nn.Module):
 
     patch:  steps of a patch; it must divide the look-back. Without a primer the weights depend on neither look-back
             nor (rolling) horizon, and windows of any number of patches can be given.
-    time_features:  accepted and ignored: Timer-XL has no calendar tokens.
+    n_time_features:  accepted and ignored: Timer-XL has no calendar tokens.
     d_ff:   4 d_model when None. norm: see layers.NORMS; at each roll the window is normalised anew.
     rotary: a name in ROTARY. head: a name in HEADS. mechanism: a name in TIME_MECHANISMS.
     modulate, zero_output, primer: as in iTransformer; a primer is one of pairs of channels, and so are the pairs it
@@ -144,7 +144,7 @@ class TimerXL(nn.Module):
         lookback: int,
         horizon: int,
         channels: int,
-        time_features: int = 0,
+        n_time_features: int = 0,
         patch: int = 96,
         d_model: int = 128,
         n_heads: int = 8,
