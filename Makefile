@@ -1,12 +1,13 @@
 # make demo   set up, train on the data in the package, forecast, compare, draw
 # make test   set up, then formatter, linter, types and tests
+# make docs   set up, then build the documentation site into site/; a warning is an error
 # make bench  set up, then speed and memory on a reduced grid, in under 10 minutes; bench-full: everything, with peers
 PYTHON ?= python3
 BIN := .venv/bin
 # One thread per process: on small models more threads than cores is ten times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all bench bench-full format clean
+.PHONY: setup demo test test-all docs bench bench-full format clean
 
 setup: .venv/.ready
 
@@ -14,7 +15,7 @@ setup: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,docs]"
 	touch $@
 
 demo: .venv/.ready
@@ -25,6 +26,11 @@ test: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# NO_MKDOCS_2_WARNING: the theme's announcement of its successor is no warning about our pages.
+docs: .venv/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The integrations each in an environment of its own under .envs: what they need does not fit together.
 test-all: .venv/.ready
