@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import primecast
 from primecast.cli.app import main
 from primecast.data.catalog import CATALOG
 from primecast.experiments.engines import Interrupted
@@ -149,6 +150,13 @@ def test_an_interrupted_study_says_what_is_left_and_leaves_with_exit_code_130(
     monkeypatch.setattr("primecast.experiments.experiment.run_all", interrupted)
     assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path)) == 130
     assert capsys.readouterr().err == "primecast: 3 of 5 runs are there\n"
+
+
+def test_the_version_is_that_of_the_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"primecast {primecast.__version__}\n"
 
 
 def test_the_command_and_the_module_are_installed() -> None:

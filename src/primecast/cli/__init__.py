@@ -1,5 +1,6 @@
-"""The command `primecast`: commands parse their arguments, call one function of the package and print.
+"""The command `primecast`: each command parses its arguments, calls one function of the package and prints.
 
-`own_data` has the commands for a table of your own, `demo` the demonstration. Heavy modules are imported inside the
-commands, so that `primecast --help` is instant. May import: everything.
+`app` has the entry point, `own_data` the commands for a table of your own, `research` those for benchmarks and studies,
+`demo` the demonstration, `options` the shared options. Heavy modules are imported inside the commands, so that
+`primecast --help` is instant. May import: everything.
 """

@@ -22,7 +22,7 @@ EPOCHS = 2
 SETTINGS = {"d_model": 64, "n_heads": 4, "n_layers": 1}
 
 
-def demo(folder: Path) -> None:
+def run_demo(folder: Path) -> None:
     """Print the story, write forecast.csv and forecast.png into `folder`."""
     console = Console()
     folder.mkdir(parents=True, exist_ok=True)

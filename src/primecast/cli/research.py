@@ -1,0 +1,203 @@
+"""The commands of research: `run` (one benchmark cell), `study` (a table or figure), `list` and `fetch`."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from primecast.cli.options import ACTIONS, DATA, MACHINE, MODEL, OUTPUT, Json, option
+from primecast.errors import InputError, unknown
+
+DataDir = Annotated[Path | None, option("Folder of the data files. Default: PRIMECAST_DATA.", DATA)]
+
+
+def run(
+    dataset: Annotated[str, typer.Argument(help="Name of a data set, see `primecast list`.")],
+    model: Annotated[str, option("Name of a model, see `primecast list`.", MODEL)] = "itransformer",
+    attention: Annotated[
+        str | None,
+        option("standard, prime, prime-free, MECHANISM or MECHANISM+prime. Default: the model's.", MODEL),
+    ] = None,
+    horizon: Annotated[int | None, option("Steps to forecast. Default: the data set's shortest.", MODEL)] = None,
+    lookback: Annotated[int, option("Past steps the model sees.", MODEL)] = 96,
+    seed: Annotated[int, option("Seed of the initial weights, the window order and dropout.", MODEL)] = 0,
+    preset: Annotated[str, option("official (the backbone's public settings) or paper.", MODEL)] = "official",
+    settings: Annotated[
+        list[str] | None, option("name=value, overrides a setting; repeatable.", MODEL, "--set")
+    ] = None,
+    data_dir: DataDir = None,
+    state: Annotated[Path | None, option("Checkpoint folder: written in training, resumed from.", MACHINE)] = None,
+    as_json: Json = False,
+) -> None:
+    """Train one model on one benchmark data set and print its test score."""
+    from primecast.data.catalog import CATALOG
+    from primecast.experiments.experiment import Spec, parse_setting
+    from primecast.experiments.experiment import run as run_spec
+    from primecast.training.distributed import is_main
+
+    if horizon is None:
+        horizon = CATALOG[dataset].horizons[0] if dataset in CATALOG else 96
+    spec = Spec(
+        dataset=dataset,
+        model=model,
+        attention=attention,
+        horizon=horizon,
+        lookback=lookback,
+        seed=seed,
+        preset=preset,
+        settings=dict(parse_setting(text) for text in settings or []),
+    )
+    row = run_spec(spec, root=data_dir, state=state).fields
+    if is_main():  # under torchrun every process has the row; one prints it
+        print(json.dumps(row) if as_json else _describe_row(row))
+
+
+def _describe_row(row: dict[str, Any]) -> str:
+    return (
+        f"{row['dataset']} {row['lookback']} -> {row['horizon']}, {row['model']} with {row['attention']} attention, "
+        f"preset {row['preset']}, seed {row['seed']}\n"
+        f"  test MSE {row['mse']:.4f}  MAE {row['mae']:.4f}  (validation MSE {row['val_mse']:.4f}, "
+        f"best epoch {row['best_epoch']} of {row['epochs']})\n"
+        f"  {row['parameters']} parameters, primer overhead {100 * row['overhead']:.2f} %; "
+        f"{row['seconds']:.1f} s, peak memory {row['peak_mib']:.0f} MiB"
+    )
+
+
+def study(
+    name: Annotated[str | None, typer.Argument(help="Name of a study, see `primecast study --list`.")] = None,
+    show_list: Annotated[bool, option("Show the studies.", ACTIONS, "--list")] = False,
+    plan: Annotated[bool, option("Print finished and missing runs and core-hours.", ACTIONS, "--plan")] = False,
+    run: Annotated[bool, option("Run what is missing; may be interrupted and repeated.", ACTIONS, "--run")] = False,
+    new: Annotated[bool, option("With --run: skip the runs whose results are in --out.", ACTIONS, "--new")] = False,
+    table: Annotated[bool, option("Write the CSV files and the table into --out.", ACTIONS, "--table")] = False,
+    figure: Annotated[bool, option("Draw the figure from the CSV files in --out.", ACTIONS, "--figure")] = False,
+    quick: Annotated[bool, option("A small version, on the package's own data.", ACTIONS, "--quick")] = False,
+    store: Annotated[Path, option("Folder of the runs; several machines may share it.", OUTPUT)] = Path("runs"),
+    out: Annotated[Path, option("Folder of the tables and figures.", OUTPUT)] = Path("results"),
+    dataset: Annotated[list[str] | None, option("Plan and run only this data set; repeatable.", DATA)] = None,
+    data_dir: DataDir = None,
+    workers: Annotated[int | None, option("Number of parallel runs. Default: the number of cores.", MACHINE)] = None,
+    engine: Annotated[str, option("local (processes) or ray.", MACHINE)] = "local",
+    address: Annotated[str | None, option("Address of a Ray cluster. Default: start one here.", MACHINE)] = None,
+) -> None:
+    """Run a study and make its table and figure from the runs."""
+    from primecast.experiments.studies import STUDIES, load_study
+
+    if show_list or name is None:
+        for each in STUDIES:
+            print(f"{each:{max(map(len, STUDIES))}}  {load_study(each).TITLE}")
+        return
+    module = load_study(name)
+    if figure and not hasattr(module, "figure"):
+        drawn = [each for each in STUDIES if hasattr(load_study(each), "figure")]
+        raise InputError(f"study {name!r} has no figure; those that have one: {', '.join(drawn)}")
+    if quick and not (run or plan or table or figure):
+        run = table = True
+    if new and not run:
+        raise InputError("--new goes with --run: it leaves out what --out has from before")
+    if not (run or plan or table or figure):
+        raise InputError(f"say what to do with study {name!r}: --plan, --run, --table, --figure; or --quick alone")
+
+    from primecast.experiments.engines import Interrupted
+    from primecast.experiments.experiment import run_all
+    from primecast.experiments.store import Store
+    from primecast.experiments.studies import results
+
+    if quick:  # not among the committed results
+        out = out / "quick"
+    runs = Store(store)
+    specs = module.specs(quick=quick)
+    asked = [spec for spec in specs if dataset is None or spec.dataset in dataset]
+    for each in dataset or []:
+        if each not in {spec.dataset for spec in specs}:
+            raise unknown(f"data set of study {name}", each, dict.fromkeys(spec.dataset for spec in specs))
+    if plan:
+        print(results.plan(asked, runs, out=out, root=data_dir))
+    failed: dict[str, str] = {}
+    if run:
+        try:
+            if new:
+                asked = list(results.uncommitted(asked, out, data_dir).values())
+            report = run_all(asked, runs, engine=engine, workers=workers, root=data_dir, address=address)
+        except Interrupted as stop:
+            print(f"primecast: {stop}", file=sys.stderr)
+            sys.exit(130)
+        failed = report.failed
+        print(f"{report.there} runs were there, {report.done + report.elsewhere} are new, {len(failed)} failed")
+        for shown, sentence in failed.items():
+            print(f"failed: {shown}: {sentence}", file=sys.stderr)
+    if table:
+        frame, blocks = results.join_committed(out, specs, *results.collect(specs, runs, data_dir), data_dir)
+        if frame.empty:
+            raise InputError(
+                f"no run of study {name!r} is in {store} or {out}: `primecast study {name} --run` makes them"
+            )
+        results.write_results(name, out, frame, blocks)
+        print((out / f"{name}.md").read_text(encoding="utf-8"))
+    if figure:
+        drawing = module.figure(results.read_results(name, out)[0])
+        drawing.savefig(out / f"{name}.png", dpi=150)
+        print(out / f"{name}.png")
+    if failed:
+        sys.exit(1)
+
+
+def list_registries() -> None:
+    """Show the models, attentions, mechanisms, primers, losses and data sets."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for title, (header, *rows) in _registries().items():
+        table = Table(*map(str, header), title=title, title_justify="left", title_style="bold")
+        for row in rows:
+            table.add_row(*("yes" if cell is True else "no" if cell is False else str(cell) for cell in row))
+        console.print(table)
+
+
+def _registries() -> dict[str, list[tuple[object, ...]]]:
+    """Return title -> rows, the header first."""
+    from primecast.data.catalog import CATALOG
+    from primecast.models import ATTENTIONS, CONTROLS, MODELS
+    from primecast.nn.attention import MECHANISMS
+    from primecast.nn.losses import LOSSES
+    from primecast.nn.primer import KINDS
+
+    def summary(thing: object) -> str:
+        return (thing.__doc__ or "").strip().splitlines()[0]
+
+    named = ("name", "description")
+    models = [(n, m.tokens, ", ".join(m.mechanisms) or "-", m.supports_primer, m.reference) for n, m in MODELS.items()]
+    datasets = [
+        (name, d.rows, d.channels, d.frequency, " ".join(map(str, d.horizons)), d.licence,
+         f"primecast fetch {name}" if d.url else d.source)
+        for name, d in CATALOG.items()
+    ]  # fmt: skip
+    return {
+        "models": [("name", "tokens", "mechanisms", "supports a primer", "reference"), *models],
+        "attentions (--attention NAME)": [named, *((name, one.what) for name, one in ATTENTIONS.items())],
+        "mechanisms (--attention NAME or NAME+prime; standard is dot, prime is dot+prime)": [
+            (*named, "supports a primer"),
+            *((name, summary(kind), kind.supports_primer) for name, kind in MECHANISMS.items()),
+        ],
+        "controls (--attention NAME)": [named, *((name, one.what) for name, one in CONTROLS.items())],
+        "primers (--set primer=NAME)": [named, *KINDS.items()],
+        "losses (--set loss=NAME)": [named, *((name, summary(loss)) for name, loss in LOSSES.items())],
+        "data sets": [("name", "rows", "channels", "step", "horizons", "license", "how to get it"), *datasets],
+    }
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(help="Name of a data set, see `primecast list`.")],
+    cache: Annotated[Path | None, option("Folder to download into. Default: the user's cache folder.", OUTPUT)] = None,
+) -> None:
+    """Download a data set that has a public source and check its digest."""
+    from primecast.data.catalog import fetch as download
+
+    print(download(name, cache=cache))
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"run": run, "study": study, "list": list_registries, "fetch": fetch}

@@ -1,0 +1,132 @@
+"""Input and output of the commands: tables from files or stdin; CSV, JSON and text tables; messages on stderr."""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from primecast.errors import InputError, format_list
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+else:
+    DataFrame = Any  # tests check annotations at run time, which must not import pandas
+
+STREAM = "-"
+"""The name of stdin as an input and of stdout as an output."""
+SHOWN = 20
+"""Rows of a table that are printed; files and JSON have all of them."""
+
+
+def say(text: str) -> None:
+    """Print a message for people on stderr."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print primecast's own warnings as one line each, without the place in the code."""
+    from primecast.frames.future_covariates import UnknownFutureWarning
+    from primecast.frames.read import ConstantChannelWarning
+
+    with warnings.catch_warnings():
+        for kind in (ConstantChannelWarning, UnknownFutureWarning):
+            warnings.simplefilter("always", kind)
+        warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
+        yield
+
+
+# ---------------------------------------------------------------- input
+
+
+def read(source: str | Path, *, time: str | None) -> DataFrame:
+    """Read a file, or stdin, as a wide frame."""
+    from primecast.frames.read import read_table
+
+    if str(source) != STREAM:
+        try:
+            return read_table(source, time=time)
+        except OSError as error:
+            raise InputError(f"cannot read {source}: {error.strerror or error}") from error
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin.csv"
+        path.write_bytes(sys.stdin.buffer.read())
+        try:
+            return read_table(path, time=time)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "stdin")) from error
+
+
+def read_described(source: str, *, time: str | None, missing: str) -> tuple[DataFrame, dict[str, Any]]:
+    """Read a table; print and return what was found in it."""
+    from primecast.frames.read import ConstantChannelWarning, describe_gaps, validate
+    from primecast.reporting.report import stamp, step_words
+
+    frame = read(source, time=time)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantChannelWarning)  # `fit` warns
+        checked = validate(frame, missing="error" if missing == "error" else "mask")
+    index = checked.index
+    found = {
+        "source": "stdin" if source == STREAM else source,
+        "rows": len(checked),
+        "first": str(index[0]),
+        "last": str(index[-1]),
+        "step": step_words(index),
+        "time_column": index.name,
+        "channels": [str(name) for name in checked.columns],
+        "missing": int(checked.isna().to_numpy().sum()),
+    }
+    say(
+        f"{found['source']}: {len(checked)} rows, {found['step']}, from {stamp(index[0])} to {stamp(index[-1])} "
+        f"(time column {index.name!r})\n"
+        f"{len(checked.columns)} channels: {format_list(checked.columns)}; {describe_gaps(checked, missing=missing)}"
+    )
+    return frame, found
+
+
+# ---------------------------------------------------------------- output
+
+
+def write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
+    """Write a frame to a file or to stdout."""
+    text = frame.to_csv(index=index, index_label=str(frame.index.name or "time"), lineterminator="\n")
+    if out == STREAM:
+        typer.echo(text, nl=False)
+        return
+    from primecast.storage.atomic import write_bytes_atomically
+
+    write_bytes_atomically(Path(out), text.encode())
+    say(f"wrote {out}")
+
+
+def print_json(value: dict[str, Any]) -> None:
+    typer.echo(json.dumps(value, allow_nan=False))
+
+
+def json_column(column: Any) -> list[Any]:
+    """Return plain values; NaN, which JSON does not have, becomes null."""
+    return [None if value != value else value for value in column.tolist()]
+
+
+def json_rows(frame: DataFrame, name: str) -> list[dict[str, Any]]:
+    """Return one dictionary per row; `name` is the key of the index."""
+    table = frame.rename_axis(name).reset_index()
+    columns = {str(column): json_column(table[column]) for column in table}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def print_table(frame: DataFrame, *, title: str, name: str | None = None) -> None:
+    """Print the first rows in columns; `name` is the heading of the index, which is left out without one."""
+    shown = frame.head(SHOWN) if name is None else frame.head(SHOWN).rename_axis(name).reset_index()
+    typer.echo(title)
+    if len(shown):
+        typer.echo(shown.to_string(index=False, float_format="{:.4g}".format))
+    if len(frame) > SHOWN:
+        typer.echo(f"... {len(frame) - SHOWN} more; --out or --json have all")
