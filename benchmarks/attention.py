@@ -29,7 +29,8 @@ from torch import Tensor
 import measure
 from measure import HERE, Others, Rows, interleaved
 from primecast.models.presets import preset
-from primecast.nn.attention import MultiHeadAttention, Prime, attend
+from primecast.nn.attention import Prime, attend
+from primecast.nn.multi_head import MultiHeadAttention
 from primecast.nn.primer import Primer
 
 HEADS, LOOKBACK, UNITS = 8, 96, 16

@@ -15,19 +15,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.nn.attention import (
-    MECHANISMS,
-    AttentionArgs,
-    Differential,
-    Gated,
-    MultiHeadAttention,
-    Prime,
-    attend,
-    attention_weights,
-    check_prime,
-    join_heads,
-    split_heads,
-)
+from primecast.nn.attention import Prime, attend, attention_weights, check_prime, join_heads, split_heads
+from primecast.nn.mechanisms import MECHANISMS, AttentionArgs, Differential, Gated
+from primecast.nn.multi_head import MultiHeadAttention
 from tests.reference import attention_by_loops, mechanism_by_loops
 
 B, H, Q, J, K, M = 2, 3, 5, 7, 11, 13

@@ -21,7 +21,8 @@ from primecast.models.autoformer import (
     delay_scores,
     settings,
 )
-from primecast.nn.attention import AttentionArgs, MultiHeadAttention
+from primecast.nn.mechanisms import AttentionArgs
+from primecast.nn.multi_head import MultiHeadAttention
 from tests.reference import auto_correlation_by_loops, decompose_by_loops, delay_scores_by_sums
 
 B, L, S, N, M, D = 3, 20, 11, 5, 2, 7

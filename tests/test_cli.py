@@ -15,8 +15,8 @@ from primecast.experiments.engines import Interrupted
 from primecast.experiments.experiment import Spec
 from primecast.experiments.studies import STUDIES
 from primecast.models import ATTENTIONS, CONTROLS, MODELS
-from primecast.nn.attention import MECHANISMS
 from primecast.nn.losses import LOSSES
+from primecast.nn.mechanisms import MECHANISMS
 from primecast.nn.primer import KINDS
 
 QUICK = ["--set", "epochs=1", "--set", "d_model=16", "--set", "n_layers=1", "--set", "batch_size=256"]

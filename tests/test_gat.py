@@ -13,7 +13,8 @@ from primecast.errors import InputError
 from primecast.models import create_model
 from primecast.models.gat import GAT, SCORINGS, EdgeAttention, draw_graph, edge_softmax, prime_edges
 from primecast.models.itransformer import ITransformer
-from primecast.nn.attention import MultiHeadAttention, Prime, join_heads, split_heads
+from primecast.nn.attention import Prime, join_heads, split_heads
+from primecast.nn.multi_head import MultiHeadAttention
 from primecast.nn.primer import TABLES, Primer
 from tests.reference import edge_attention_by_loops
 

@@ -13,7 +13,7 @@ from primecast.errors import InputError
 from primecast.models import MODELS, create_model, lagts, list_models
 from primecast.models.lagts import LagTSReconstruction, lagged_correlation, shift
 from primecast.nn.losses import mse
-from primecast.nn.primer import standardize
+from primecast.nn.pair_features import standardize
 from tests.reference import align_by_loops
 
 B, N, L, H, T = 3, 5, 19, 11, 7

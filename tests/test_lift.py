@@ -16,7 +16,7 @@ from primecast.experiments.experiment import Spec, resolve
 from primecast.models import create_model, lift, list_models
 from primecast.models.lift import LIFT, Leads, Refiner, aligned, find_leads
 from primecast.nn.losses import mse
-from primecast.nn.primer import lead_lag, standardize
+from primecast.nn.pair_features import lead_lag, standardize
 from primecast.training.loop import fit
 from tests import test_models
 from tests.reference import leads_by_loops, refine_by_loops

@@ -12,20 +12,20 @@ from torch.testing import assert_close
 from primecast.errors import InputError
 from primecast.models import create_model
 from primecast.nn.attention import Prime, attend
-from primecast.nn.primer import (
-    ACTIVATIONS,
-    KINDS,
-    Overhead,
-    Primer,
-    build_primer,
+from primecast.nn.pair_features import (
+    correlate,
+    correlate_shifted,
+    cross_spectrum,
+    frequency_weight,
     instantaneous,
     lead_lag,
-    parameter_overhead,
+    mean_lead_lag,
     project_lags,
     ranks,
-    rolling_deviation,
+    rolling_std,
     standardize,
 )
+from primecast.nn.primer import ACTIVATIONS, KINDS, Overhead, Primer, build_primer, parameter_overhead
 from primecast.nn.swap import swap_attention
 from tests.reference import lead_lag_by_sums
 
@@ -64,7 +64,7 @@ def test_lead_lag_peaks_at_the_lead_of_the_row_over_the_column(form: str, shift:
     assert_close(correlation[0, 0, 1, shift], torch.ones((), dtype=torch.float64))
 
 
-@pytest.mark.parametrize("form", ["fft", "matrix", "pairs"])
+@pytest.mark.parametrize("form", ["matrix", "pairs"])
 @pytest.mark.parametrize("length", [1, 2, 3, 16, 17])
 def test_projected_lags_equal_the_projection_of_all_lags_in_value_and_gradient(form: str, length: int) -> None:
     series = windows(length=length)
@@ -101,9 +101,9 @@ def test_both_ways_to_rank_agree_with_scipy_also_for_ties(values: list[int]) -> 
     assert_close(ranks(series, form="matrix")[0, 0], expected)
 
 
-def test_rolling_deviation_is_the_deviation_of_each_run() -> None:
+def test_rolling_std_is_the_deviation_of_each_run() -> None:
     series = windows() + 1000
-    assert_close(rolling_deviation(series, 3), series.unfold(-1, 3, 1).std(-1, correction=0), rtol=1e-6, atol=1e-8)
+    assert_close(rolling_std(series, 3), series.unfold(-1, 3, 1).std(-1, correction=0), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("level", [0.0, 0.1, -273.15, 1e6])
@@ -125,11 +125,36 @@ def test_a_rolling_window_longer_than_the_look_back_is_refused() -> None:
             instantaneous(windows(), rolling=rolling)
 
 
-def test_ways_that_there_are_not_are_refused_with_those_there_are() -> None:
+def test_the_mean_over_windows_is_the_mean_of_their_lags() -> None:
+    series = windows()
+    assert_close(mean_lead_lag(series), lead_lag(series).mean(0), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [16, 17])
+def test_listed_pairs_have_the_lags_and_projections_of_the_grid(length: int) -> None:
+    series, weight = windows(length=length), torch.randn(R, length, dtype=torch.float64)
+    leader, follower = [0, 1, 2, 2], [1, 1, 0, 1]
+    spectrum = torch.fft.rfft(series)
+    pairs = spectrum[:, leader], spectrum[:, follower]
+    assert_close(correlate(*pairs, length) / length, lead_lag(series)[:, leader, follower], rtol=1e-10, atol=1e-12)
+    projected = cross_spectrum(*pairs) @ frequency_weight(weight).mT
+    expected = project_lags(series, weight)[:, :, leader, follower].mT
+    assert_close(projected, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_padded_spectra_and_padded_shifts_give_the_same_correlation_that_is_not_circular() -> None:
+    series = windows()
+    spectrum = torch.fft.rfft(series, n=2 * L)
+    padded = correlate(spectrum[:, :, None], spectrum[:, None], 2 * L)[..., :L] / L
+    shifted = torch.nn.functional.pad(series, (0, L - 1)).unfold(-1, L, 1)  # b j t s: x_j(s + t), 0 beyond the window
+    assert_close(padded, correlate_shifted(series, shifted), rtol=1e-10, atol=1e-12)
+
+
+def test_an_unknown_form_is_refused_with_the_forms_allowed() -> None:
     series, weight = windows(), torch.randn(R, L, dtype=torch.float64)
     with pytest.raises(InputError, match="unknown form 'pairs'; allowed: fft, matrix"):
         lead_lag(series, form="pairs")
-    with pytest.raises(InputError, match="unknown form 'auto'; allowed: fft, matrix, pairs"):
+    with pytest.raises(InputError, match="unknown form 'auto'; allowed: matrix, pairs"):
         project_lags(series, weight, form="auto")
     for features in (ranks, instantaneous):
         with pytest.raises(InputError, match="unknown form 'fft'; allowed: matrix, sort"):
@@ -154,7 +179,7 @@ def by_hand(module: Primer, series: Tensor) -> Tensor:
     return filters.flatten(-2) + (0 if module.beta() is None else module.beta().flatten())
 
 
-@pytest.mark.parametrize("form", ["auto", "pairs", "matrix", "fft"])
+@pytest.mark.parametrize("form", ["auto", "pairs", "matrix"])
 @pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize("base", ["zero", "identity"])
 def test_the_primer_is_the_two_layer_network_of_its_docstring(form: str, grouped: bool, base: str) -> None:
@@ -236,7 +261,7 @@ def test_pair_offsets_start_at_nothing_and_are_added_before_the_activation(form:
     assert_close(free(series).phi, expected)
 
 
-@pytest.mark.parametrize("form", ["pairs", "matrix", "fft"])
+@pytest.mark.parametrize("form", ["pairs", "matrix"])
 def test_lags_are_added_to_what_is_there(form: str) -> None:
     series, weight = windows(), torch.randn(R, L, dtype=torch.float64)
     start = torch.randn(B, R, N, N, dtype=torch.float64)
@@ -377,14 +402,14 @@ def test_a_primer_in_half_precision_computes_its_features_in_single(kind: str, d
     assert all(p.grad is not None and p.grad.dtype == dtype for p in half.parameters())
 
 
-@pytest.mark.parametrize("form", ["auto", "pairs", "matrix", "fft"])
+@pytest.mark.parametrize("form", ["auto", "pairs", "matrix"])
 def test_vmap_over_a_primer_is_one_call_for_each(form: str) -> None:
     module = primer(form=form)
     many = torch.randn(7, B, N, L, dtype=torch.float64)
     assert_close(torch.func.vmap(lambda series: module(series).phi)(many), torch.stack([module(s).phi for s in many]))
 
 
-@pytest.mark.parametrize("options", [{}, {"form": "pairs"}, {"form": "fft"}, {"smooth": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"form": "pairs"}, {"smooth": True}], ids=str)
 def test_no_windows_have_no_primers(options: dict[str, object]) -> None:
     assert primer(**options)(windows(batch=0)).phi.shape == (0, H, 2, N, N)
 

@@ -34,8 +34,10 @@ from primecast.data.catalog import SYNTHETIC, fetch
 from primecast.data.synthetic import SYSTEMS, system
 from primecast.errors import InputError
 from primecast.models import create_model
-from primecast.nn.attention import AttentionMap, Prime
-from primecast.nn.primer import LeadLag, Primer, instantaneous, lead_lag, standardize
+from primecast.nn.attention import Prime
+from primecast.nn.mechanisms import AttentionMap
+from primecast.nn.pair_features import instantaneous, lead_lag, standardize
+from primecast.nn.primer import LeadLag, Primer
 
 LOOKBACK, HORIZON, WIDTH, HEADS = 23, 7, 22, 2
 

@@ -23,7 +23,8 @@ from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.models import create_model
 from primecast.nn.attention import Prime
-from primecast.nn.primer import Primer, lead_lag
+from primecast.nn.pair_features import lead_lag
+from primecast.nn.primer import Primer
 
 
 def held_out(system: SyntheticSystem, rows: int = 601) -> Tensor:

@@ -24,7 +24,8 @@ from primecast.models.timer_xl import (
 )
 from primecast.nn.attention import Prime, split_heads
 from primecast.nn.losses import create_loss, mae, mse
-from primecast.nn.primer import Primer, instantaneous, lead_lag, standardize
+from primecast.nn.pair_features import instantaneous, lead_lag, standardize
+from primecast.nn.primer import Primer
 from primecast.training.loop import SCHEDULES
 from tests.reference import rotate_by_pairs, time_attention_by_loops
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from primecast.experiments.experiment import Spec, run
     from primecast.forecasting.forecaster import Forecaster
     from primecast.models import create_model, list_models
-    from primecast.nn.attention import MultiHeadAttention, Prime, attend, attention_weights
+    from primecast.nn.attention import Prime, attend, attention_weights
     from primecast.nn.losses import create_loss
+    from primecast.nn.multi_head import MultiHeadAttention
     from primecast.nn.primer import Primer, parameter_overhead
     from primecast.nn.swap import priming, swap_attention
     from primecast.training.loop import evaluate, fit
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Forecaster": "forecasting.forecaster",
     "InputError": "errors",
-    "MultiHeadAttention": "nn.attention",
+    "MultiHeadAttention": "nn.multi_head",
     "Prime": "nn.attention",
     "Primer": "nn.primer",
     "Spec": "experiments.experiment",

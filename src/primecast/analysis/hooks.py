@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from primecast.data.windows import Batch
 from primecast.errors import unknown
-from primecast.nn.attention import AttentionMap, Prime
+from primecast.nn.attention import Prime
+from primecast.nn.mechanisms import AttentionMap
 from primecast.nn.primer import Primer
 
 ABLATIONS = {

@@ -31,8 +31,10 @@ from primecast.analysis.hooks import Evenness, errors_without, evenness, filter_
 from primecast.data.synthetic import system
 from primecast.data.windows import Batch, Dataset, Splits, Windows
 from primecast.errors import InputError
-from primecast.nn.attention import AttentionMap, Prime
-from primecast.nn.primer import ACTIVATIONS, LeadLag, PairOffsets, Primer, lead_lag, standardize
+from primecast.nn.attention import Prime
+from primecast.nn.mechanisms import AttentionMap
+from primecast.nn.pair_features import lead_lag, standardize
+from primecast.nn.primer import ACTIVATIONS, LeadLag, PairOffsets, Primer
 
 CALENDAR = ("hour of day", "day of week", "day of month", "day of year")
 """The calendar tokens, in the order of `calendar_features`."""

@@ -162,8 +162,8 @@ def _registries() -> dict[str, list[tuple[object, ...]]]:
     """Return title -> rows, the header first."""
     from primecast.data.catalog import CATALOG
     from primecast.models import ATTENTIONS, CONTROLS, MODELS
-    from primecast.nn.attention import MECHANISMS
     from primecast.nn.losses import LOSSES
+    from primecast.nn.mechanisms import MECHANISMS
     from primecast.nn.primer import KINDS
 
     def summary(thing: object) -> str:

@@ -22,7 +22,7 @@ from primecast.models.lagts import LagTSReconstruction
 from primecast.models.lift import LIFT
 from primecast.models.patchtst import PatchTST
 from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
-from primecast.nn.attention import MECHANISMS
+from primecast.nn.mechanisms import MECHANISMS
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
-from primecast.nn.attention import AttentionArgs, MultiHeadAttention
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import FEED_FORWARD_ACTIVATIONS, WindowNorm, moving_average
+from primecast.nn.mechanisms import AttentionArgs
+from primecast.nn.multi_head import MultiHeadAttention
 
 # ---------------------------------------------------------------- auto-correlation
 

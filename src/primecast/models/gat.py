@@ -40,6 +40,7 @@ from primecast.errors import InputError, unknown
 from primecast.nn.attention import MODULATE
 from primecast.nn.dropout import Dropout, drop
 from primecast.nn.layers import Block, WindowNorm
+from primecast.nn.pair_features import instantaneous, standardize
 from primecast.nn.primer import (
     ACTIVATIONS,
     POOLED,
@@ -49,8 +50,6 @@ from primecast.nn.primer import (
     PairTable,
     Primer,
     build_primer,
-    instantaneous,
-    standardize,
 )
 
 SCORINGS = {

@@ -19,9 +19,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from primecast.errors import InputError
-from primecast.nn.attention import MultiHeadAttention
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import Block, WindowNorm
+from primecast.nn.multi_head import MultiHeadAttention
 from primecast.nn.primer import PairFeatures, Primer, build_primer
 
 

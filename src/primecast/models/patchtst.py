@@ -22,9 +22,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from primecast.errors import InputError
-from primecast.nn.attention import MultiHeadAttention
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import Block, WindowNorm
+from primecast.nn.multi_head import MultiHeadAttention
 
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "model": {"d_model": 16, "n_heads": 4, "n_layers": 3, "d_ff": 128, "dropout": 0.3},

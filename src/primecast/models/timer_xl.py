@@ -36,9 +36,10 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
-from primecast.nn.attention import MultiHeadAttention, PositionFn, Prime
+from primecast.nn.attention import PositionFn, Prime
 from primecast.nn.layers import Block, WindowNorm
 from primecast.nn.losses import Loss
+from primecast.nn.multi_head import MultiHeadAttention
 from primecast.nn.primer import PairFeatures, Primer, build_primer
 
 ROTARY = {

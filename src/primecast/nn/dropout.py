@@ -34,15 +34,17 @@ def drop(x: Float[Tensor, "..."], rate: float) -> Float[Tensor, "..."]:
     """x with a share of its entries set to zero and the others scaled up; no draw where the rate is 0."""
     if rate == 0:
         return x
-    if traced():  # a compiler mistakes the size of bits seen as another type, and vmap draws for its own functions only
+    if (
+        is_traced()
+    ):  # a compiler mistakes the size of bits seen as another type, and vmap draws for its own functions only
         return F.dropout(x, rate)
     return x * share(draw(*x.shape, device=x.device), rate, x.dtype)
 
 
-def traced() -> bool:
-    """Whether torch does not just run what it is given: it compiles or exports it, or transforms it by torch.func.
+def is_traced() -> bool:
+    """Return whether torch compiles, exports or transforms (torch.func) what it runs.
 
-    Then all must be made of torch's own differentiable functions.
+    Then all must be made of torch's own differentiable functions. torch.func has no public test of its own (2.13).
     """
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 

@@ -20,12 +20,11 @@ Direction: phi[..., i, j]: i asks, j answers. R_ij peaks at lag t when channel i
 Letters: b batch, n tokens (channels, then calendar features), l look-back, f features, r hidden units, h heads, d width.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
@@ -33,171 +32,7 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
 from primecast.nn.attention import Prime
-
-# ---------------------------------------------------------------- features of a pair
-
-
-def lead_lag(series: Float[Tensor, "b n l"], *, form: str = "fft") -> Float[Tensor, "b n n l"]:
-    """R_ij(t) = (1/l) sum_s x_i(s) x_j(s + t) for t = 0 .. l-1, indices taken modulo l.
-
-    The paper's (1/l) IFFT(FFT(x_j) conj FFT(x_i)). Large at t when i leads j by t steps; R_ji(t) = R_ij(l - t), so
-    the l lags hold both directions. form "matrix" does the same by products alone, since an FFT has no place in ONNX.
-    """
-    length = series.shape[-1]
-    if _form(series, form, LAG_FORMS) == "matrix":
-        steps = torch.arange(length, device=series.device)
-        shifted = series[..., (steps[:, None] + steps) % length]  # b n t s: x_j(s + t)
-        return torch.einsum("bis,bjts->bijt", series, shifted) / length
-    spectrum = torch.fft.rfft(series)
-    return torch.fft.irfft(spectrum[:, None] * spectrum[:, :, None].conj(), n=length) / length
-
-
-LAG_FORMS, PROJECT_FORMS, RANK_FORMS = ("fft", "matrix"), ("pairs", "matrix", "fft"), ("sort", "matrix")
-"""Ways to the same numbers: of `lead_lag`, of `project_lags`, and of `ranks` and `instantaneous`."""
-
-
-def _form(series: Float[Tensor, "b n l"], form: str, allowed: Sequence[str]) -> str:
-    """The form asked for, or "matrix" where there is nothing to transform: MKL has no FFT of an empty batch."""
-    if form not in allowed:
-        raise unknown("form", form, allowed)
-    return form if form == "matrix" or series.numel() else "matrix"
-
-
-Start = Float[Tensor, "r 1 1"] | Float[Tensor, "#b r n n"]
-"""What a first layer adds its part to: the offsets of the units, or what the layers before it have summed up."""
-
-
-def project_lags(
-    series: Float[Tensor, "b n l"], weight: Float[Tensor, "r l"], start: Start | None = None, *, form: str = "matrix"
-) -> Float[Tensor, "b r n n"]:
-    """start + sum_t w_r(t) R_ij(t) for each hidden unit r; the gradient reaches `weight` and `start` only.
-
-    Three ways to the same numbers. "pairs": the cross-spectrum of every pair, then one product; best at few channels.
-    "matrix": filter each channel by a circulant product, then one product; best at many, and the one that exports.
-    "fft": filter each channel by FFT.
-    """
-    batch, _, length = series.shape
-    series = series.detach()
-    form = _form(series, form, PROJECT_FORMS)
-    start = _nothing(weight) if start is None else start
-    if form == "pairs":  # in the frequency domain, where R is a product of two spectra, and by Parseval so is the sum
-        spectrum, filters = torch.fft.rfft(series), torch.fft.rfft(weight)
-        mirrored = torch.full((filters.shape[1], 1), 2.0, dtype=series.dtype, device=series.device)
-        mirrored[0] = 1  # all but the constant, and the last of an even length, stand for two conjugate terms
-        if length % 2 == 0:
-            mirrored[-1] = 1
-        cross = torch.view_as_real(spectrum[:, None] * spectrum[:, :, None].conj()).flatten(-2)
-        return _first_layer(cross, (torch.view_as_real(filters) * mirrored).flatten(-2) / length**2, start)
-    if form == "matrix":
-        steps = torch.arange(length, device=series.device)
-        circulants = weight[:, (steps[:, None] - steps) % length]  # r s t: w(s - t)
-        filtered = torch.einsum("bjs,rst->brtj", series, circulants)
-    else:
-        spectrum = torch.fft.rfft(series)[:, None] * torch.fft.rfft(weight).conj()[:, None]
-        filtered = torch.fft.irfft(spectrum, n=length).mT
-    asking = (series / length)[:, None].expand(-1, len(weight), -1, -1)
-    units = start.expand(batch, -1, -1, -1)
-    # One product that adds to what is there: the maps of all units are too large to be walked over once more.
-    return torch.baddbmm(units.flatten(0, 1), asking.flatten(0, 1), filtered.flatten(0, 1)).unflatten(
-        0, (batch, len(weight))
-    )
-
-
-def _first_layer(
-    features: Float[Tensor, "b n n f"], weight: Float[Tensor, "r f"], start: Start | None
-) -> Float[Tensor, "b r n n"]:
-    """start + W s_ij, laid out unit by unit: attention walks over one unit's map at a time."""
-    start = _nothing(weight) if start is None else start
-    units = weight.expand(features.shape[0], -1, -1)
-    return torch.baddbmm(start.flatten(-2), units, features.flatten(1, 2).mT).unflatten(-1, features.shape[1:3])
-
-
-def _nothing(weight: Float[Tensor, "r f"]) -> Float[Tensor, "r 1 1"]:
-    return weight.new_zeros(len(weight), 1, 1)
-
-
-def instantaneous(
-    series: Float[Tensor, "b n l"], *, rolling: int | None = None, form: str = "sort"
-) -> Float[Tensor, "b n n 3"]:
-    """Pearson's correlation, correlation of rolling deviations, Spearman's correlation; a constant window gives 0.
-
-    rolling: steps in a rolling window; an eighth of the look-back when None. form: how ranks are found, see `ranks`.
-    """
-    steps = max(2, series.shape[-1] // 8) if rolling is None else rolling
-    views = (
-        standardize(series),
-        # The deviation of a straight ramp is constant up to the rounding of a difference, which is coarse.
-        standardize(rolling_deviation(series, steps), still=1e-4),
-        standardize(ranks(series, form=form)),
-    )
-    # Each feature's map in one piece: the first layer reads them one after the other.
-    return torch.stack([_gram(view) for view in views], dim=1).movedim(1, -1)
-
-
-def _gram(view: Float[Tensor, "b n t"]) -> Float[Tensor, "b n n"]:
-    return view @ view.mT / view.shape[-1]
-
-
-def standardize(series: Float[Tensor, "b n t"], *, still: float = 1e-6) -> Float[Tensor, "b n t"]:
-    """Mean 0 and deviation 1 along time; a constant window becomes 0, not NaN.
-
-    still: constant means a range below this share of the magnitude. What is left there is rounding, and two channels'
-           rounding can correlate perfectly.
-    """
-    centred = series - series.mean(-1, keepdim=True)
-    magnitude = series.abs().amax(-1, keepdim=True)
-    alive = series.amax(-1, keepdim=True) - series.amin(-1, keepdim=True) > still * magnitude
-    deviation = centred.square().mean(-1, keepdim=True).sqrt()
-    return torch.where(alive & (deviation > 0), centred / deviation, torch.zeros_like(centred))
-
-
-def rolling_deviation(series: Float[Tensor, "b n l"], steps: int) -> Float[Tensor, "b n t"]:
-    """Standard deviation of each run of `steps` values: t = l - steps + 1 of them.
-
-    By cumulative sums, in float64 because the difference of two sums cancels.
-    """
-    if not 2 <= steps <= series.shape[-1]:
-        raise InputError(f"rolling {steps} must be at least 2 and at most the look-back {series.shape[-1]}")
-    centred = (series - series.mean(-1, keepdim=True)).double()
-    mean, square = _run_means(centred, steps), _run_means(centred.square(), steps)
-    return (square - mean.square()).clamp(min=0).sqrt().to(series.dtype)
-
-
-def _run_means(values: Float[Tensor, "b n l"], steps: int) -> Float[Tensor, "b n t"]:
-    sums = values.cumsum(-1)
-    runs = sums[..., steps - 1 :].clone()
-    runs[..., 1:] -= sums[..., :-steps]
-    return runs / steps
-
-
-def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor, "b n l"]:
-    """Rank of each value in its window, from 1; equal values share the mean of their ranks.
-
-    form "sort" sorts once and scatters; "matrix" compares every pair of steps, which exports to ONNX.
-    """
-    if form not in RANK_FORMS:
-        raise unknown("form", form, RANK_FORMS)
-    if form == "matrix":
-        below = (series[..., None, :] < series[..., None]).sum(-1)
-        level = (series[..., None, :] == series[..., None]).sum(-1)
-        return (below + (level + 1) / 2).to(series.dtype)
-    order = _argsort(series)
-    ordered = series.gather(-1, order)
-    place = torch.arange(series.shape[-1], device=series.device).expand_as(order)
-    starts = F.pad(ordered[..., 1:] != ordered[..., :-1], (1, 0), value=True)
-    first = torch.where(starts, place, 0).cummax(-1).values
-    ends = F.pad(starts[..., 1:], (0, 1), value=True)
-    last = torch.where(ends, place, series.shape[-1]).flip(-1).cummin(-1).values.flip(-1)
-    mean = (first + last + 2).to(series.dtype) / 2
-    return mean.scatter(-1, order, mean)
-
-
-def _argsort(series: Float[Tensor, "b n l"]) -> Int64[Tensor, "b n l"]:
-    """numpy sorts short rows on a CPU several times faster than torch (docs/decisions.md); torch.func knows it not."""
-    if series.device.type != "cpu" or torch._C._are_functorch_transforms_active():
-        return series.argsort(dim=-1)
-    return torch.from_numpy(np.argsort(series.detach().numpy(), axis=-1))
-
+from primecast.nn.pair_features import Start, instantaneous, lead_lag, project_features, project_lags, standardize
 
 # ---------------------------------------------------------------- the first layer: W s_ij, by kind of feature
 
@@ -214,7 +49,7 @@ class LeadLag(nn.Module):
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
         if self.smooth:  # tanh of R is not linear: here R has to be built
             lags = lead_lag(series.detach(), form="matrix" if self.form == "matrix" else "fft").tanh()
-            return _first_layer(lags, self.weight.to(series.dtype), start)
+            return project_features(lags, self.weight.to(series.dtype), start)
         form = _lag_form(self.form, series.shape[1])
         return project_lags(series, self.weight.to(series.dtype), start, form=form)
 
@@ -236,7 +71,7 @@ class Instantaneous(nn.Module):
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
         form = "matrix" if self.form == "matrix" else "sort"
         features = instantaneous(series.detach(), rolling=self.rolling, form=form)
-        return _first_layer(features, self.weight.to(series.dtype), start)
+        return project_features(features, self.weight.to(series.dtype), start)
 
 
 class PairTable(nn.Module):
@@ -258,7 +93,7 @@ class PairTable(nn.Module):
             self.register_buffer("table", table)
 
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
-        return _first_layer(self.table[None].to(series.dtype), self.weight.to(series.dtype), start)
+        return project_features(self.table[None].to(series.dtype), self.weight.to(series.dtype), start)
 
 
 class PairOffsets(nn.Module):
@@ -290,7 +125,7 @@ class OwnFeatures(nn.Module):
         expected = (series.shape[0], series.shape[1], series.shape[1], self.weight.shape[1])
         if tuple(features.shape) != expected:
             raise InputError(f"pair features must have shape (b, n, n, f) = {expected}, got {tuple(features.shape)}")
-        return _first_layer(features, self.weight.to(series.dtype), start)
+        return project_features(features, self.weight.to(series.dtype), start)
 
 
 # ---------------------------------------------------------------- the primer
@@ -311,7 +146,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
 }
 BASES = {"zero": 0.0, "identity": 1.0}
-FORMS = ("auto", "pairs", "matrix", "fft")
+FORMS = ("auto", "pairs", "matrix")
 PAIRINGS = {
     "own": "each pair has the activations of its own features",
     "permuted": "control: pairs of channels have each other's activations, by a permutation drawn once",

@@ -1,0 +1,85 @@
+"""The module: four projections around a mechanism, primed by what its caller hands it.
+
+Letters: b batch, h heads, i query token, j key token, d model width.
+"""
+
+import torch.nn as nn
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from primecast.errors import InputError, unknown
+from primecast.nn.attention import MODULATE, PositionFn, Prime
+from primecast.nn.mechanisms import MECHANISMS, AttentionArgs
+
+
+class MultiHeadAttention(nn.Module):
+    """Projections around a mechanism; batch first, like nn.MultiheadAttention.
+
+    d_model:   width of the tokens; n_heads must divide it.
+    mechanism: a name in MECHANISMS, or a module that is called like them.
+    dropout:   on the attention weights, in training only.
+    modulate:  what a primer touches: "k", "v" or "kv".
+    bias:      whether the four projections have one.
+    depth:     number of the layer, from 0, for mechanisms that change with it.
+    zero_output: start the output projection at zero, so that attention adds nothing at first: the control that shows
+               what a quiet start alone is worth.
+
+    Weights: `query`, `key`, `value`, `out`: Linear(d, d). A primer is an argument of `forward`, not a part: one primer
+    serves all layers of a model.
+
+    To see the weights, hook `attention.mechanism.map`, or call `attention_weights`.
+    """
+
+    attends = True  # what `parameter_overhead` counts as attention
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        mechanism: str | nn.Module = "dot",
+        dropout: float = 0.0,
+        modulate: str = "kv",
+        bias: bool = True,
+        depth: int = 0,
+        zero_output: bool = False,
+    ) -> None:
+        super().__init__()
+        if n_heads < 1 or d_model % n_heads:
+            raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
+        if isinstance(mechanism, str):
+            if mechanism not in MECHANISMS:
+                raise unknown("mechanism", mechanism, MECHANISMS)
+            mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
+        if modulate not in MODULATE:
+            raise unknown("modulate", modulate, MODULATE)
+        if not 0 <= dropout < 1:
+            raise InputError(f"dropout {dropout} is not a share: it must be at least 0 and below 1")
+        self.dropout = dropout
+        self.modulate = modulate
+        self.query = nn.Linear(d_model, d_model, bias=bias)
+        self.key = nn.Linear(d_model, d_model, bias=bias)
+        self.value = nn.Linear(d_model, d_model, bias=bias)
+        self.mechanism = mechanism
+        self.out = nn.Linear(d_model, d_model, bias=bias)
+        if zero_output:
+            for parameter in self.out.parameters():
+                nn.init.zeros_(parameter)
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}, modulate={self.modulate!r}"
+
+    def forward(
+        self,
+        x: Float[Tensor, "b i d"],
+        memory: Float[Tensor, "b j d"] | None = None,
+        *,
+        prime: Prime | Float[Tensor, "b i j d"] | None = None,
+        mask: Bool[Tensor, "#b #h i j"] | None = None,
+        bias: Float[Tensor, "#b #h i j"] | None = None,
+        position: PositionFn | None = None,
+    ) -> Float[Tensor, "b i d"]:
+        """Tokens x ask, tokens of `memory` (x itself when there is none) answer."""
+        memory = x if memory is None else memory
+        args = AttentionArgs(prime, self.modulate, mask, bias, self.dropout if self.training else 0.0, position)
+        return self.out(self.mechanism(self.query(x), self.key(memory), self.value(memory), x, args))
