@@ -28,7 +28,7 @@ from torch import Tensor
 
 import measure
 from measure import HERE, Others, Rows, interleaved
-from primecast.models.presets import preset
+from primecast.models.presets import published
 from primecast.nn.attention import Prime, attend
 from primecast.nn.multi_head import MultiHeadAttention
 from primecast.nn.primer import Primer
@@ -66,7 +66,7 @@ class Shape:
 
 def grid(tokens: Sequence[int], widths: Sequence[int]) -> Iterator[Shape]:
     for n in tokens:
-        batch = int(str(preset(SETS[n], name="paper", horizon=96)["batch_size"])) if n in SETS else 1
+        batch = int(str(published("itransformer", SETS[n], 96, "paper").training["batch_size"])) if n in SETS else 1
         for d in widths:
             yield Shape(batch, n, d)
 

@@ -19,8 +19,8 @@ from primecast.models.autoformer import (
     decompose,
     delay_count,
     delay_scores,
-    settings,
 )
+from primecast.models.presets import published
 from primecast.nn.mechanisms import AttentionArgs
 from primecast.nn.multi_head import MultiHeadAttention
 from tests.reference import auto_correlation_by_loops, decompose_by_loops, delay_scores_by_sums
@@ -153,7 +153,7 @@ def test_autoformer_has_the_published_number_of_parameters(channels: int, expect
             horizon=96,
             channels=channels,
             n_time_features=4,
-            **settings("ETTh1", 96)["model"],
+            **published("autoformer", "ETTh1", 96).model,
         )
     assert sum(p.numel() for p in model.parameters()) == expected
 

@@ -26,7 +26,7 @@ from primecast.data.nyc import UNITS, nyc_weather, unit_of
 from primecast.data.synthetic import SYSTEMS
 from primecast.data.windows import Dataset, split
 from primecast.errors import InputError
-from primecast.models.presets import OWN, PRESETS, preset
+from primecast.models.presets import FREDF_ALPHA, OURS, PRESETS, published
 
 PAPER_SETS = [
     *("ETTh1", "ETTh2", "ETTm1", "ETTm2", "Exchange", "Weather", "Solar-Energy", "ECL", "Traffic", "PEMS03", "PEMS08")
@@ -104,42 +104,35 @@ def test_what_can_be_fetched_has_one_file_and_its_checksum() -> None:
 
 # ---------------------------------------------------------------- presets
 
-PRESET_KEYS = {
-    *(
-        "d_model",
-        "d_ff",
-        "n_layers",
-        "n_heads",
-        "dropout",
-        "lr",
-        "batch_size",
-        "epochs",
-        "patience",
-        "norm",
-        "schedule",
-        "loss",
-    )
-}
 
-
-def test_every_data_set_has_both_presets_at_all_its_horizons() -> None:
+def test_every_data_set_has_all_presets_at_all_its_horizons() -> None:
     for name, entry in CATALOG.items():
-        for kind in PRESETS:
+        for preset in PRESETS:
             for horizon in entry.horizons:
-                settings = preset(name, name=kind, horizon=horizon)
-                assert set(settings) == PRESET_KEYS
-                assert settings["d_ff"] == settings["d_model"]
-                assert (settings["n_heads"], settings["patience"]) == (8, 3)
+                settings = published("itransformer", name, horizon, preset)
+                assert set(settings.model) == {"d_model", "d_ff", "n_layers", "n_heads", "dropout", "norm"}
+                assert set(settings.training) == {"lr", "batch_size", "epochs", "patience", "schedule"}
+                assert settings.model["d_ff"] == settings.model["d_model"]
+                assert (settings.model["n_heads"], settings.training["patience"]) == (8, 3)
 
 
 def test_presets_of_our_own_sets_say_that_they_are_ours() -> None:
-    assert sorted(OWN) == sorted(OUR_SETS)
-    assert all("nothing is published" in row.note for row in OWN.values())
+    assert sorted(map(str, OURS)) == sorted(OUR_SETS)
+    assert all("nothing is published" in row.note for row in OURS.values())
 
 
-def row(name: str, kind: str, horizon: int) -> tuple[object, ...]:
-    settings = preset(name, name=kind, horizon=horizon)
-    return tuple(settings[key] for key in ("d_model", "n_layers", "lr", "batch_size", "dropout", "epochs", "norm"))
+def test_a_model_with_settings_of_its_own_takes_only_the_loss_of_the_preset() -> None:
+    own = published("patchtst", "ETTh1", 96, "fredf")
+    assert (own.model["d_model"], own.training["batch_size"]) == (16, 128)
+    assert (own.loss, own.loss_options) == ("fredf", {"alpha": 0.8})
+    assert published("gat", "ETTh1", 96) == published("itransformer", "ETTh1", 96)
+    assert all(0 < alpha < 1 for alpha in FREDF_ALPHA.values())
+
+
+def row(name: str, preset: str, horizon: int) -> tuple[object, ...]:
+    settings = published("itransformer", name, horizon, preset)
+    values = {**settings.model, **settings.training, "norm": settings.model["norm"] == "instance"}
+    return tuple(values[key] for key in ("d_model", "n_layers", "lr", "batch_size", "dropout", "epochs", "norm"))
 
 
 def test_official_presets_are_those_of_the_scripts() -> None:
@@ -180,9 +173,9 @@ def test_paper_presets_are_those_of_its_table_at_every_horizon() -> None:
 
 def test_unknown_presets_and_data_sets_list_the_known() -> None:
     with pytest.raises(InputError, match=r"unknown preset 'offical' .*allowed: fredf, official, paper"):
-        preset("ETTh1", name="offical", horizon=96)
+        published("itransformer", "ETTh1", 96, "offical")
     with pytest.raises(InputError, match=r"unknown data set 'ETTh3' .*Weather"):
-        preset("ETTh3", name="paper", horizon=96)
+        published("itransformer", "ETTh3", 96, "paper")
     with pytest.raises(InputError, match=r"unknown data set 'ETTh' .did you mean 'ETTh.'.*; allowed: ECL, "):
         load_dataset("ETTh")
     with pytest.raises(InputError, match="unknown data set"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primecast.errors import InputError
-from primecast.nn.losses import FREDF_ALPHA, LOSSES, create_loss, fredf, huber, mae, mse
+from primecast.nn.losses import LOSSES, create_loss, fredf, huber, mae, mse
 
 B, H, N = 2, 7, 5
 
@@ -71,7 +71,3 @@ def test_unknown_losses_and_arguments_are_listed() -> None:
         create_loss("huber", alpha=1)
     with pytest.raises(InputError, match="alpha 1.5 is a share"):
         fredf(*pair(), alpha=1.5)
-
-
-def test_published_alphas_are_shares() -> None:
-    assert all(0 < alpha < 1 for alpha in FREDF_ALPHA.values())

@@ -17,7 +17,6 @@ from primecast import models
 from primecast.analysis import probes
 from primecast.analysis.statistics import blocks_frame
 from primecast.data import load_dataset, split
-from primecast.data.catalog import CATALOG, SYNTHETIC
 from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
 from primecast.experiments.experiment import Spec, resolve
@@ -32,18 +31,9 @@ from primecast.experiments.studies import (
 from primecast.experiments.studies.probed import ATTENTIONS, answers, most_common, over_seeds, table
 from primecast.experiments.studies.results import read_results, write_results
 from primecast.models import create_model
-from primecast.models.presets import PRESETS, Settings
 
 STUDIES = [complexity, attention_maps, forecasts, single_point_of_failure, known_truth, wide]
 NAMES = [study.__name__.rpartition(".")[2] for study in STUDIES]
-
-
-@pytest.fixture(autouse=True)
-def systems_are_in_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in SYSTEMS:
-        monkeypatch.setitem(CATALOG, name, SYNTHETIC[name])
-        for preset in PRESETS.values():
-            monkeypatch.setitem(preset, name, Settings(d_model=64, n_layers=2, lr=5e-4, batch_size=32))
 
 
 # ---------------------------------------------------------------- what is run

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 from primecast.errors import InputError
 from primecast.models import create_model
+from primecast.models.presets import TIMER_XL
 from primecast.models.timer_xl import (
-    SETTINGS,
     TIME_MECHANISMS,
     ChannelBias,
     TimerXL,
@@ -347,8 +347,7 @@ def parameters(**options: Any) -> int:
     [("ETTh1", 8.60), ("ECL", 15.9), ("Weather", 12.7), ("Traffic", 12.7), ("Solar-Energy", 19.0)],
 )
 def test_timer_xl_has_the_published_number_of_parameters(dataset: str, millions: float) -> None:
-    row = SETTINGS[dataset]
-    count = parameters(d_model=row.d_model, n_layers=row.n_layers, d_ff=row.d_ff)
+    count = parameters(**TIMER_XL[dataset].model)
     assert round(count / 1e6, 2 if dataset == "ETTh1" else 1) == millions
 
 
@@ -376,10 +375,10 @@ def test_the_rest_of_a_primed_model_starts_from_the_weights_of_the_standard_one(
 
 def test_settings_can_be_used_and_say_where_they_come_from() -> None:
     paper = {"ETTh1", "ETTh2", "ETTm1", "ETTm2", "Exchange", "Weather", "Solar-Energy", "ECL", "Traffic", "PEMS03"}
-    assert paper | {"PEMS08"} <= set(SETTINGS)
-    for row in SETTINGS.values():
-        assert row.schedule in SCHEDULES and row.d_model % 8 == 0 and row.note
-    assert SETTINGS["ETTm2"] == replace(SETTINGS["ETTh1"], note="Follows ETTh1.")
+    assert paper | {"PEMS08"} <= set(TIMER_XL)
+    for row in TIMER_XL.values():
+        assert row.training["schedule"] in SCHEDULES and row.note
+    assert TIMER_XL["ETTm2"] == replace(TIMER_XL["ETTh1"], note="Follows ETTh1.")
 
 
 def test_what_cannot_be_used_is_refused_with_the_way_out() -> None:

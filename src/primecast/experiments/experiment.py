@@ -35,8 +35,9 @@ from primecast.errors import InputError, unknown
 from primecast.experiments.engines import Job, Report, sweep
 from primecast.experiments.store import Row, Store
 from primecast.models import MODELS, attention_options, create_model, default_attention
-from primecast.models.presets import preset
-from primecast.nn.losses import FREDF_ALPHA, LOSSES, create_loss
+from primecast.models.presets import loss_options as published_loss_options
+from primecast.models.presets import published
+from primecast.nn.losses import LOSSES, create_loss
 from primecast.nn.primer import Primer, parameter_overhead, seeded
 from primecast.training.loop import SCHEDULES, Scores, evaluate, fit
 
@@ -111,21 +112,10 @@ def resolve(spec: Spec) -> Plan:
 
     attention = spec.attention or default_attention(spec.model)
     model = attention_options(spec.model, attention)
-    training: dict[str, Any] = {"schedule": "halving", "drop_last": True}
-    loss, loss_options, primer_options = "mse", {}, {}
-    chosen = preset(spec.dataset, name=spec.preset, horizon=spec.horizon)
-    own = MODELS[spec.model].settings
-    if own is not None:
-        chosen = {"loss": chosen["loss"], **own(spec.dataset, spec.horizon)}
-    for name, value in chosen.items():
-        if name == "loss":
-            loss = str(value)
-        elif name in TRAINING:
-            training[name] = value
-        elif name == "norm" and isinstance(value, bool):
-            model |= {"norm": "instance" if value else "none"} if "norm" in accepted else {}
-        elif name in accepted:
-            model[name] = value
+    chosen = published(spec.model, spec.dataset, spec.horizon, spec.preset)
+    model |= {name: value for name, value in chosen.model.items() if name in accepted}
+    training: dict[str, Any] = {"schedule": "halving", "drop_last": True, **chosen.training}
+    loss, loss_options, primer_options = chosen.loss, {}, {}
 
     for name, value in spec.settings.items():
         if name in TRAINING:
@@ -147,8 +137,7 @@ def resolve(spec: Spec) -> Plan:
             primed = ["primer.<argument of Primer>"] if model.get("primer") is not None else []
             allowed = [*TRAINING, "rate.<part of the model>", "loss", "loss.<argument>", *primed, *accepted]
             raise unknown("setting", name, allowed)
-    if loss == "fredf" and spec.dataset in FREDF_ALPHA:
-        loss_options.setdefault("alpha", FREDF_ALPHA[spec.dataset])
+    loss_options = published_loss_options(loss, spec.dataset) | loss_options
     if primer_options:
         primer = model["primer"] if isinstance(model["primer"], Mapping) else {"kind": model["primer"]}
         model["primer"] = {**primer, **primer_options}

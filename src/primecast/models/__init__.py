@@ -4,8 +4,8 @@ Every model is made by `create_model(name, lookback=, horizon=, channels=, ...)`
 `model(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n)`. May import: nn, errors.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from primecast.errors import InputError, unknown
-from primecast.models import autoformer, dlinear, lagts, lift, patchtst, timer_xl
 from primecast.models.autoformer import Autoformer
 from primecast.models.dlinear import DLinear
 from primecast.models.gat import GAT
@@ -29,7 +28,6 @@ from primecast.nn.mechanisms import MECHANISMS
 class ModelEntry:
     """A model of the registry: its class, what its tokens are, what it can take, and where it comes from.
 
-    settings:    how it is trained, by data set and horizon; None: as the data set's preset says.
     reads_time_features: the forecast depends on the time features; for LIFT, its backbone's flag counts, see the function
                  of the same name.
     permutes:    permuting the channels permutes the forecast. equivariant: scale and level of a window carry over to
@@ -42,7 +40,6 @@ class ModelEntry:
     mechanisms: tuple[str, ...] = ()
     supports_primer: bool = False
     reads_time_features: bool = False
-    settings: Callable[[str, int], Mapping[str, object]] | None = None
     permutes: bool = True
     equivariant: bool = True
 
@@ -53,7 +50,6 @@ MODELS: Mapping[str, ModelEntry] = {
         tokens="time steps",
         reference="Wu et al., NeurIPS 2021",
         reads_time_features=True,
-        settings=lambda dataset, horizon: _joined(autoformer.settings(dataset, horizon)),
         permutes=False,  # a convolution mixes the channels of a step
         equivariant=False,  # unless norm="instance"
     ),
@@ -61,7 +57,6 @@ MODELS: Mapping[str, ModelEntry] = {
         DLinear,
         tokens="none: two linear maps",
         reference="Zeng et al., AAAI 2023",
-        settings=lambda dataset, horizon: _joined(dlinear.SETTINGS),
         equivariant=False,  # unless norm="instance"
     ),
     "gat": ModelEntry(
@@ -85,19 +80,16 @@ MODELS: Mapping[str, ModelEntry] = {
         reference="Liu et al., ICLR 2025",
         mechanisms=TIME_MECHANISMS,
         supports_primer=True,
-        settings=lambda dataset, horizon: {k: v for k, v in asdict(timer_xl.SETTINGS[dataset]).items() if k != "note"},
     ),
     "patchtst": ModelEntry(
         PatchTST,
         tokens="patches of one channel",
         reference="Nie et al., ICLR 2023",
-        settings=lambda dataset, horizon: _joined(patchtst.SETTINGS),
     ),
     "lift": ModelEntry(
         LIFT,
         tokens="those of its backbone",
         reference="Zhao & Shen, ICLR 2024",
-        settings=lambda dataset, horizon: _joined(lift.settings(dataset, horizon)),
         permutes=False,  # its state router knows each channel by its place
         equivariant=False,  # and looks at the window as it is, unless router="normal"
     ),
@@ -105,13 +97,8 @@ MODELS: Mapping[str, ModelEntry] = {
         LagTSReconstruction,
         tokens="channels",
         reference="our reconstruction after the public description of LagTS, Liu et al., ICASSP 2025",
-        settings=lambda dataset, horizon: _joined(lagts.SETTINGS),
     ),
 }
-
-
-def _joined(settings: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
-    return {**settings["model"], **settings["training"]}
 
 
 def list_models() -> list[str]:

@@ -309,16 +309,3 @@ class Autoformer(nn.Module):
         past = self.lookback - self.label
         mean = x.mean(1, keepdim=True).expand(-1, self.horizon, -1)
         return torch.cat([season[:, past:], torch.zeros_like(mean)], 1), torch.cat([trend[:, past:], mean], 1)
-
-
-EPOCHS = {("Weather", 96): 2, ("Exchange", 192): 1, ("Exchange", 336): 1}
-
-
-def settings(dataset: str, horizon: int) -> dict[str, dict[str, Any]]:
-    """As published: the authors' scripts at look-back 96, all epochs and exceptions; their label 48 is the default."""
-    model = {"d_model": 512, "n_heads": 8, "n_layers": 2, "n_decoders": 1, "d_ff": 2048, "kernel": 25, "dropout": 0.05}
-    epochs = 3 if dataset == "Traffic" else EPOCHS.get((dataset, horizon), 10)
-    return {
-        "model": {**model, "factor": 1.0 if dataset == "ETTm2" else 3.0},
-        "training": {"lr": 1e-4, "batch_size": 32, "epochs": epochs, "patience": 3, "schedule": "halving"},
-    }

@@ -12,19 +12,10 @@ Parameters: 2 (l+1) h; (l+1) h without decomposition.
 Letters: b batch, l look-back, h horizon, n channels, m time features.
 """
 
-from collections.abc import Mapping
-
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from primecast.nn.layers import WindowNorm, moving_average
-
-SETTINGS: Mapping[str, Mapping[str, object]] = {
-    "model": {},
-    "training": {"lr": 1e-3, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"},
-}
-"""ETTh1, look-back 96. Ours: the habit of the benchmarks, and of the rates 1e-3 and 5e-3 the one that is better on
-validation (0.6505 against 0.6564; on test it is the worse one, 0.3895 against 0.3852)."""
 
 
 class DLinear(nn.Module):

@@ -21,8 +21,6 @@ Letters: b batch, l look-back, h horizon, n channels, m time features, T longest
 width, f feed-forward width, E layers.
 """
 
-from collections.abc import Mapping
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -32,12 +30,6 @@ from primecast.errors import InputError
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import WindowNorm
 from primecast.nn.losses import Loss
-
-SETTINGS: Mapping[str, Mapping[str, object]] = {
-    "model": {},
-    "training": {"lr": 5e-4, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"},
-}
-"""ETTh1, look-back 96. Ours: nothing is published."""
 
 
 class LagTSReconstruction(nn.Module):

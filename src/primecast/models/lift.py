@@ -47,31 +47,6 @@ ROUTERS = {
     "raw": "the window as it is, as in LIFT: the forecast then depends on the window's level",
     "normal": "the normalised window, as in LightMTS",
 }
-PUBLISHED = {
-    "ETTh1": {96: (1, 1, 5e-3), 192: (2, 1, 1e-3), 336: (2, 1, 5e-4), 720: (4, 4, 5e-4)},
-    "ETTm1": {96: (2, 2, 5e-4), 192: (2, 1, 1e-3), 336: (1, 1, 1e-3), 720: (1, 1, 1e-3)},
-    "Weather": {96: (4, 12, 1e-3), 192: (8, 8, 1e-3), 336: (4, 8, 5e-4), 720: (2, 8, 5e-4)},
-    "ECL": {96: (4, 12, 5e-3), 192: (4, 4, 5e-3), 336: (4, 2, 5e-3), 720: (4, 2, 5e-3)},
-    "Solar-Energy": {96: (4, 12, 5e-3), 192: (8, 16, 5e-3), 336: (8, 16, 5e-3), 720: (8, 16, 1e-3)},
-    "Traffic": {96: (4, 12, 5e-3), 192: (8, 1, 1e-2), 336: (8, 1, 1e-2), 720: (8, 1, 1e-2)},
-}
-"""Leaders, states and rate by data set and horizon: those of the authors' scripts for DLinear, at look-back 336."""
-
-
-def settings(dataset: str, horizon: int) -> Mapping[str, Mapping[str, object]]:
-    """How it is trained: published leaders, states, temperature, rate and batch; of the nearest horizon there is.
-
-    The backbone's instance norm, 10 epochs instead of 100 and patience 3 instead of 5 are ours. ETTm2 follows ETTm1,
-    and all else of which nothing is published ETTh1.
-    """
-    rows = PUBLISHED.get("ETTm1" if dataset == "ETTm2" else dataset, PUBLISHED["ETTh1"])
-    leaders, states, rate = rows[min(rows, key=lambda published: abs(published - horizon))]
-    model: dict[str, object] = {"backbone": "dlinear", "backbone_args": {"norm": "instance"}}
-    model |= {"leaders": leaders, "states": states} | ({"temperature": 0.1} if dataset == "ECL" else {})
-    return {
-        "model": model,
-        "training": {"lr": rate, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"},
-    }
 
 
 class LIFT(nn.Module):

@@ -14,8 +14,6 @@ Letters: b batch, l look-back, h horizon, n channels, m time features, p steps o
 f feed-forward width, E layers.
 """
 
-from collections.abc import Mapping
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -26,13 +24,6 @@ from primecast.nn.dropout import Dropout
 from primecast.nn.layers import Block, WindowNorm
 from primecast.nn.multi_head import MultiHeadAttention
 
-SETTINGS: Mapping[str, Mapping[str, object]] = {
-    "model": {"d_model": 16, "n_heads": 4, "n_layers": 3, "d_ff": 128, "dropout": 0.3},
-    "training": {"lr": 1e-3, "batch_size": 128, "epochs": 6, "patience": 3, "schedule": "halving"},
-}
-"""ETTh1, look-back 96. Sizes and batch are published (the authors' ETTh1 script, for look-back 336); rate, epochs and
-schedule are ours: theirs are 1e-4 and 100 epochs."""
-
 
 class PatchTST(nn.Module):
     """forward(x: (b, l, n), time_features) -> (b, h, n); time_features are accepted and not used.
@@ -40,7 +31,7 @@ class PatchTST(nn.Module):
     patch, stride: steps of a patch, and from one to the next. norm: see layers.NORMS.
 
     The defaults for width, heads and dropout are those of the public scripts for all but the smallest data sets, where
-    they are 16, 4 and 0.3 with d_ff 128 (see SETTINGS).
+    they are 16, 4 and 0.3 with d_ff 128 (see presets).
     """
 
     def __init__(

@@ -29,7 +29,7 @@ f feed-forward width, E layers, h heads, g 1 or h, m hidden units of a head's pr
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -136,7 +136,7 @@ class TimerXL(nn.Module):
     modulate, zero_output, primer: as in iTransformer; a primer is one of pairs of channels, and so are the pairs it
             exempts (prime_self, sparsity).
 
-    Published sizes and rates of each data set stand in SETTINGS.
+    Published sizes and learning rates of each data set are in presets.
     """
 
     def __init__(
@@ -274,49 +274,3 @@ class TimerXL(nn.Module):
                 position=position,
             )
         return self.norm_out(z).unflatten(1, (channels, patches)), restore
-
-
-# ---------------------------------------------------------------- settings
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How Timer-XL is trained on a data set; `note` says where the row comes from. 8 heads, dropout 0.1, patch 96."""
-
-    d_model: int
-    n_layers: int
-    lr: float
-    batch_size: int
-    schedule: str
-    note: str
-    d_ff: int = 2048
-    epochs: int = 10
-    patience: int = 3
-
-
-_ETTH1 = Setting(1024, 1, 1e-4, 32, "tenth", "Public script, look-back 672.")
-_ECL = Setting(512, 5, 5e-4, 4, "cosine", "Public script, look-back 672.")
-_TABLE = "Table 11 of the Timer-XL paper, look-back 672; schedule not stated: that of ECL."
-_WEATHER = Setting(512, 4, 5e-4, 32, "cosine", _TABLE)
-_PEMS03 = Setting(
-    512, 3, 5e-4, 4, "cosine", "Sizes and rate of the paper's univariate experiment; batch and schedule follow ECL."
-)
-
-SETTINGS: Mapping[str, Setting] = {
-    "ETTh1": _ETTH1,
-    "ETTh2": replace(_ETTH1, note="Follows ETTh1."),
-    "ETTm1": replace(_ETTH1, note="Follows ETTh1."),
-    "ETTm2": replace(_ETTH1, note="Follows ETTh1."),
-    "Exchange": replace(_ETTH1, note="Follows ETTh1: as few channels, as short a series."),
-    "Weather": _WEATHER,
-    "Solar-Energy": Setting(512, 6, 1e-4, 16, "cosine", _TABLE),
-    "ECL": _ECL,
-    "Traffic": Setting(512, 4, 5e-4, 4, "cosine", _TABLE),
-    "PEMS03": _PEMS03,
-    "PEMS08": replace(_PEMS03, note="Follows PEMS03."),
-    "simbench": replace(_ECL, note="Follows ECL: electric loads."),
-    "traffic-20": replace(_WEATHER, note="Follows Weather, which has as many channels, rather than Traffic with 862."),
-    "pems08-tail": replace(_PEMS03, note="Follows PEMS03."),
-    "nyc-weather": replace(_WEATHER, note="Follows Weather."),
-}
-"""For sets without a published setting the nearest published one; all were published for other look-backs than 96."""

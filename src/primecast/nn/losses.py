@@ -37,24 +37,12 @@ def fredf(forecast: Float[Tensor, "b h n"], truth: Float[Tensor, "b h n"], *, al
     """Errors of the spectra over time, mixed with the squared errors: alpha mean |FFT(error)| + (1 - alpha) MSE.
 
     The transform is not divided by sqrt(h) and the mean is over real-input frequencies, as in FreDF's public code; its
-    alphas hold for that (FREDF_ALPHA). Wang et al., "FreDF: Learning to Forecast in the Frequency Domain", ICLR 2025.
+    alphas hold for that. Wang et al., "FreDF: Learning to Forecast in the Frequency Domain", ICLR 2025.
     """
     if not 0 <= alpha <= 1:
         raise InputError(f"alpha {alpha} is a share: it must lie between 0 and 1")
     error = _error(forecast, truth)
     return alpha * torch.fft.rfft(error, dim=1).abs().mean() + (1 - alpha) * error.square().mean()
-
-
-FREDF_ALPHA = {
-    "ETTh1": 0.8,
-    "ETTh2": 0.9,
-    "ETTm1": 0.8,
-    "ETTm2": 0.9,
-    "ECL": 0.9,
-    "Traffic": 0.07,
-    "Weather": 0.6,
-}
-"""Published alpha per data set; elsewhere none is published and fredf's default of 0.8 is ours."""
 
 
 def _error(forecast: Tensor, truth: Tensor) -> Tensor:
