@@ -24,12 +24,12 @@ B, H, Q, J, K, M = 2, 3, 5, 7, 11, 13
 
 
 def tensors(
-    *, batch: int = B, heads: int = H, asking: int = Q, answering: int = J, size: int = K
+    *, batch: int = B, heads: int = H, queries: int = Q, keys: int = J, size: int = K
 ) -> tuple[Tensor, Tensor, Tensor]:
     def draw(tokens: int) -> Tensor:
         return torch.randn(batch, heads, tokens, size, dtype=torch.float64, requires_grad=True)
 
-    return draw(asking), draw(answering), draw(answering)
+    return draw(queries), draw(keys), draw(keys)
 
 
 def prime(
@@ -39,8 +39,8 @@ def prime(
     pairs: bool = False,
     batch: int = B,
     heads: int = H,
-    asking: int = Q,
-    answering: int = J,
+    queries: int = Q,
+    keys: int = J,
     size: int = K,
     units: int = M,
 ) -> Prime:
@@ -48,10 +48,10 @@ def prime(
         return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
     return Prime(
-        phi=draw(batch, heads if grouped else 1, units, asking, answering),
+        phi=draw(batch, heads if grouped else 1, units, queries, keys),
         gains=draw(heads, units, size),
         base=draw(heads, size) if base else None,
-        pairs=torch.rand(asking, answering) < 0.5 if pairs else None,
+        pairs=torch.rand(queries, keys) < 0.5 if pairs else None,
     )
 
 
@@ -129,7 +129,7 @@ def test_pairs_without_a_primer_are_treated_as_in_standard_attention(base: bool)
 
 @pytest.mark.parametrize(("grouped", "base", "pairs"), VARIANTS)
 def test_gradcheck_passes(grouped: bool, base: bool, pairs: bool) -> None:
-    sizes = {"batch": 1, "heads": 2, "asking": 3, "answering": 2, "size": 2}
+    sizes = {"batch": 1, "heads": 2, "queries": 3, "keys": 2, "size": 2}
     q, k, v = tensors(**sizes)
     p = prime(grouped=grouped, base=base, pairs=pairs, units=2, **sizes)
 
@@ -164,13 +164,13 @@ def test_autograd_gives_the_closed_form_gradients() -> None:
 
 
 @given(
-    batch=st.integers(1, 3), heads=st.integers(1, 3), asking=st.integers(1, 5), answering=st.integers(1, 5),
+    batch=st.integers(1, 3), heads=st.integers(1, 3), queries=st.integers(1, 5), keys=st.integers(1, 5),
     size=st.integers(1, 4), units=st.integers(1, 3), grouped=st.booleans(), base=st.booleans(), pairs=st.booleans(),
 )  # fmt: skip
 def test_factored_equals_materialized_at_any_shape(
-    batch: int, heads: int, asking: int, answering: int, size: int, units: int, grouped: bool, base: bool, pairs: bool
+    batch: int, heads: int, queries: int, keys: int, size: int, units: int, grouped: bool, base: bool, pairs: bool
 ) -> None:
-    sizes = {"batch": batch, "heads": heads, "asking": asking, "answering": answering, "size": size}
+    sizes = {"batch": batch, "heads": heads, "queries": queries, "keys": keys, "size": size}
     q, k, v = tensors(**sizes)
     p = prime(grouped=grouped, base=base, pairs=pairs, units=units, **sizes)
     assert_close(attend(q, k, v, prime=p), attend(q, k, v, prime=p.materialize()), rtol=1e-9, atol=1e-9)
@@ -285,8 +285,8 @@ def test_a_penalty_on_the_gradient_has_the_gradient_of_the_papers_formula(
 
 
 def test_the_second_derivative_is_that_of_the_dropout_that_was_drawn() -> None:
-    q, k, v = tensors(batch=1, heads=2, asking=3, answering=5, size=2)
-    p = prime(batch=1, heads=2, asking=3, answering=5, size=2, units=3)
+    q, k, v = tensors(batch=1, heads=2, queries=3, keys=5, size=2)
+    p = prime(batch=1, heads=2, queries=3, keys=5, size=2, units=3)
 
     def function(q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor) -> Tensor:
         torch.manual_seed(7)
@@ -308,8 +308,8 @@ def test_keys_that_are_the_values_are_not_counted_twice_in_a_second_derivative()
 
 
 def test_hessians_of_both_kinds_are_those_of_the_papers_formula() -> None:
-    q, k, v = (t.detach() for t in tensors(batch=1, heads=2, asking=3, answering=5, size=2))
-    p = prime(batch=1, heads=2, asking=3, answering=5, size=2, units=3)
+    q, k, v = (t.detach() for t in tensors(batch=1, heads=2, queries=3, keys=5, size=2))
+    p = prime(batch=1, heads=2, queries=3, keys=5, size=2, units=3)
 
     def of(filters: Prime | Tensor) -> Callable[[Tensor], Tensor]:
         return lambda q: attend(q, k, v, prime=filters).sum()
@@ -384,7 +384,7 @@ def mechanism_case(name: str, depth: int = 0) -> tuple[nn.Module, list[Tensor], 
     for parameter in module.parameters():
         nn.init.normal_(parameter, 0.5, 0.3)
     inputs = [torch.randn(2, n, heads * size, dtype=torch.float64) for _ in range(4)]
-    return module, inputs, prime(batch=2, heads=heads, asking=n, answering=n, size=size, units=3)
+    return module, inputs, prime(batch=2, heads=heads, queries=n, keys=n, size=size, units=3)
 
 
 @pytest.mark.parametrize("primed", [False, True])
@@ -455,7 +455,7 @@ def test_differential_attention_starts_at_the_published_lambda(depth: int, expec
 def test_mechanisms_refuse_heads_and_masks_they_cannot_use() -> None:
     with pytest.raises(InputError, match="n_heads 3 must be even"):
         MultiHeadAttention(12, 3, mechanism="differential")
-    with pytest.raises(InputError, match="n_heads must be at least 2"):
+    with pytest.raises(InputError, match="n_heads 1 must be at least 2"):
         MultiHeadAttention(12, 1, mechanism="directional")
     for name in ("selective", "directional"):
         module = MultiHeadAttention(12, 2, mechanism=name)
@@ -494,7 +494,7 @@ def test_the_module_equals_torchs_own_multihead_attention() -> None:
 def test_a_forward_hook_sees_the_weights_and_changes_nothing(primed: bool) -> None:
     module, seen = attention(), []
     x = torch.randn(2, 5, 12, dtype=torch.float64)
-    p = prime(heads=3, asking=5, answering=5, size=4) if primed else None
+    p = prime(heads=3, queries=5, keys=5, size=4) if primed else None
     before = module(x, prime=p)
     handle = module.mechanism.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[union-attr]
     assert_close(module(x, prime=p), before)
@@ -517,7 +517,7 @@ def test_permuting_tokens_permutes_the_output(primed: bool) -> None:
     module = attention()
     x = torch.randn(2, 5, 12, dtype=torch.float64)
     order = torch.tensor([3, 0, 4, 1, 2])
-    p = prime(heads=3, asking=5, answering=5, size=4) if primed else None
+    p = prime(heads=3, queries=5, keys=5, size=4) if primed else None
     turned = replace(p, phi=p.phi[..., order, :][..., order]) if p is not None else None
     assert_close(module(x[:, order], prime=turned), module(x, prime=p)[:, order])
 
@@ -544,7 +544,7 @@ def test_torch_softmax_is_what_standard_attention_uses() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"asking": 4}, "covers 4 x 7 token pairs, the attention has 5 x 7"),
+        ({"queries": 4}, "covers 4 x 7 token pairs, the attention has 5 x 7"),
         ({"heads": 2}, "made for 2 heads, the attention has 3"),
         ({"size": 2}, "width 6, the attention"),
         ({"batch": 3}, "batch 3"),
@@ -604,11 +604,11 @@ def test_numbers_are_not_a_mask(monkeypatch: pytest.MonkeyPatch, primed: bool) -
 @pytest.mark.parametrize("primed", [False, True])
 def test_a_dropout_that_is_no_share_is_refused(rate: float, primed: bool) -> None:
     q, k, v = tensors()
-    with pytest.raises(InputError, match=f"dropout {rate} is not a share: it must lie between 0 and 1"):
+    with pytest.raises(InputError, match=f"dropout is {rate}; it must be between 0 and 1"):
         attend(q, k, v, prime=prime() if primed else None, dropout=rate)
 
 
-@pytest.mark.parametrize("sizes", [{"batch": 0}, {"asking": 0}, {"answering": 0}], ids=str)
+@pytest.mark.parametrize("sizes", [{"batch": 0}, {"queries": 0}, {"keys": 0}], ids=str)
 def test_no_samples_and_no_tokens_are_none_with_a_primer_too(sizes: dict[str, int]) -> None:
     q, k, v = tensors(**sizes)
     out = attend(q, k, v, prime=prime(**sizes))  # type: ignore[arg-type]
@@ -628,7 +628,7 @@ def test_unknown_names_list_the_allowed_ones() -> None:
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(InputError, match="d_model 10 cannot be divided into n_heads 3"):
         MultiHeadAttention(10, 3)
-    with pytest.raises(InputError, match=r"dropout 1.0 is not a share"):
+    with pytest.raises(InputError, match="dropout is 1.0; it must be at least 0 and below 1"):
         MultiHeadAttention(12, 3, dropout=1.0)
 
 

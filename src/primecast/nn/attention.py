@@ -1,9 +1,12 @@
-"""Prime attention: attention in which token j shows token i a version of itself made for that pair.
+"""Prime attention: attention in which key token j shows query token i a version of itself made for that pair.
 
-Ordinary attention lets token j show every other token the same key and value. Prime attention modulates both,
+In standard attention token j shows every query token the same key and value. Prime attention modulates both,
 element by element, with a primer F_ij in R^d that belongs to the pair:
 
     k~_ij = k_j * F_ij        v~_ij = v_j * F_ij        x'_i = sum_j softmax_j(q_i . k~_ij / sqrt(k)) v~_ij
+
+The printed formula sums over all j with F_ij, the self-pair j = i included, and the paper's appendix speaks of modulation
+"including self-attention"; only its proofs have an unmodulated self term. `Prime.pairs` can express both readings.
 
 Written like this, F is a tensor of n x n x d numbers per sample. It need not be built. A primer network whose last
 layer is linear gives F_ij = beta + sum_m phi_m(i, j) u_m with few hidden units m, and then, exactly,
@@ -11,11 +14,11 @@ layer is linear gives F_ij = beta + sum_m phi_m(i, j) u_m with few hidden units 
     q_i . k~_ij          = q_i . (beta * k_j)  +  sum_m phi_m(i, j)  q_i . (u_m * k_j)
     sum_j a_ij v~_ij     = beta * (a v)_i      +  sum_m u_m * ((a o phi_m) v)_i
 
-This file holds, in this order: `Prime`, the value that carries phi, u and beta; the two formulas, factored and as the
-paper prints them; `attend`, which is standard attention when there is no primer; the mechanisms it is compared with,
-which re-weight or gate but show every token the same keys and values; the module `MultiHeadAttention`.
+This file holds, in this order: `Prime`, which carries phi, u and beta; the two formulas, factored and as the paper
+prints them; `attend`, which is standard attention when there is no primer. The other mechanisms it is compared with are
+in mechanisms.py, the module `MultiHeadAttention` in multi_head.py, where F_ij comes from in primer.py.
 
-Letters: b batch, h heads, g 1 or h, i asking token, j answering token, n tokens, k head size, d = h k, m hidden units.
+Letters: b batch, h heads, g 1 or h, i query token, j key token, n tokens, k head size, d = h k, m hidden units.
 """
 
 import math
@@ -35,15 +38,15 @@ from primecast.nn.prime_kernel import blocked_attention
 MODULATE = ("k", "v", "kv")
 
 PositionFn = Callable[[Tensor], Tensor]
-"""Something done to queries and (primed) keys alike along their token axis, the last but one: a rotary embedding."""
+"""A function of queries and of (primed) keys along their token axis, the last but one: a rotary embedding."""
 
 
 @dataclass(frozen=True)
 class Prime:
     """A primer in factored form: F_ij = beta + sum_m phi_m(i, j) u_m, and F_ij = 1 for pairs that have none.
 
-    phi:   pair activations; i asks, j answers. g = h: each head has m units of its own (grouped); g = 1: all heads
-           read the same m units (dense).
+    phi:   pair activations of query token i and key token j. g = h: each head has m units of its own (grouped); g = 1:
+           all heads read the same m units (dense).
     gains: u, split into heads. A leading axis of layers is allowed; `layer` picks from it.
     base:  beta, split into heads; None is zero, which saves its product.
     pairs: which pairs have a primer; None is all of them.
@@ -55,13 +58,13 @@ class Prime:
     pairs: Bool[Tensor, "i j"] | None = None
 
     def layer(self, index: int) -> "Prime":
-        """The primer of one layer: itself, or the same pair activations with that layer's own gains."""
+        """Return the primer of one layer: itself, or the same pair activations with that layer's own gains."""
         if self.gains.ndim == 3:
             return self
         return replace(self, gains=self.gains[index], base=None if self.base is None else self.base[index])
 
     def complete(self) -> "Prime":
-        """The same primer with one for every pair: what F = 1 takes for the others becomes a hidden unit of its own."""
+        """Return the same primer with `pairs` None: the pairs with F = 1 become a hidden unit of their own."""
         if self.pairs is None:
             return self
         others = (~self.pairs).to(self.phi.dtype).expand(*self.phi.shape[:2], 1, -1, -1)
@@ -70,7 +73,7 @@ class Prime:
         return Prime(phi, torch.cat([self.gains, rest], dim=1), self.base)
 
     def materialize(self) -> Float[Tensor, "b i j d"]:
-        """The paper's F, all n x n x d of it: the reference in tests and the bar in benchmarks."""
+        """Return the paper's F, all n x n x d of it: the reference in tests and the baseline in benchmarks."""
         filters = torch.einsum("bhmij,hmk->bijhk", self.phi.expand(-1, self.gains.shape[0], -1, -1, -1), self.gains)
         if self.base is not None:
             filters = filters + self.base
@@ -85,7 +88,7 @@ class Prime:
 def factored_scores(
     q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], prime: Prime, position: PositionFn | None = None
 ) -> Float[Tensor, "b h i j"]:
-    """q_i . k~_ij for all pairs, without scale; nothing of size i x j x k is built."""
+    """Return q_i . k~_ij for all pairs, without scale; nothing of size i x j x k is built."""
     rotate = position or identity
     q = rotate(q)
     products = q[:, :, None] @ rotate(k[:, :, None] * prime.gains[:, :, None]).mT  # b h m i j
@@ -100,7 +103,7 @@ def factored_scores(
 def factored_mix(
     weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], prime: Prime
 ) -> Float[Tensor, "b h i k"]:
-    """sum_j a_ij v~_ij for all i; nothing of size i x j x k is built."""
+    """Return sum_j a_ij v~_ij for all i; nothing of size i x j x k is built."""
     primed = weights if prime.pairs is None else weights * prime.pairs
     mixed = ((primed[:, :, None] * prime.phi) @ v[:, :, None] * prime.gains[:, :, None]).sum(2)
     if prime.base is not None:
@@ -119,7 +122,7 @@ def materialized_scores(
     filters: Float[Tensor, "b i j d"],
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i j"]:
-    """q_i . (k_j * F_ij), with k~ built for every pair."""
+    """Return q_i . (k_j * F_ij), with k~ built for every pair."""
     rotate = position or identity
     keys = k[:, :, None] * _per_head(filters, q.shape[1])
     return (rotate(q)[:, :, :, None] * rotate(keys)).sum(-1)
@@ -128,7 +131,7 @@ def materialized_scores(
 def materialized_mix(
     weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], filters: Float[Tensor, "b i j d"]
 ) -> Float[Tensor, "b h i k"]:
-    """sum_j a_ij (v_j * F_ij), with v~ built for every pair."""
+    """Return sum_j a_ij (v_j * F_ij), with v~ built for every pair."""
     values = v[:, :, None] * _per_head(filters, v.shape[1])
     return (weights[..., None] * values).sum(3)
 
@@ -152,12 +155,12 @@ def pair_scores(
     modulate: str = "kv",
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i j"]:
-    """What softmax is taken of: scaled products of queries with the keys as each pair sees them."""
+    """Return what softmax is taken of: scaled products of queries with the primed keys of each pair."""
     scale = 1 / math.sqrt(q.shape[-1])
     if prime is None or "k" not in modulate:
         rotate = position or identity
         return (rotate(q) * scale) @ rotate(k).mT
-    q, k = _as_wide(prime, q, k)
+    q, k = _promote(prime, q, k)
     if isinstance(prime, Prime):
         return factored_scores(q * scale, k, prime, position)
     return materialized_scores(q * scale, k, prime, position)
@@ -170,17 +173,17 @@ def pair_mix(
     prime: Prime | Float[Tensor, "b i j d"] | None = None,
     modulate: str = "kv",
 ) -> Float[Tensor, "b h i k"]:
-    """What attention returns: the values as each pair sees them, summed with the weights; it has the type of v."""
+    """Return the weighted sum of the primed values of each pair; it has the type of v."""
     if prime is None or "v" not in modulate:
         return weights.to(v.dtype) @ v
-    wide_weights, wide_v = _as_wide(prime, weights, v)
+    promoted_weights, promoted_v = _promote(prime, weights, v)
     if isinstance(prime, Prime):
-        return factored_mix(wide_weights, wide_v, prime).to(v.dtype)
-    return materialized_mix(wide_weights, wide_v, prime).to(v.dtype)
+        return factored_mix(promoted_weights, promoted_v, prime).to(v.dtype)
+    return materialized_mix(promoted_weights, promoted_v, prime).to(v.dtype)
 
 
-def _as_wide(prime: Prime | Tensor, *tensors: Tensor) -> list[Tensor]:
-    """The tensors in the widest type of them and the primer: a matrix product does not mix types."""
+def _promote(prime: Prime | Tensor, *tensors: Tensor) -> list[Tensor]:
+    """Return the tensors in the widest type of them and the primer: a matrix product does not mix types."""
     others = (prime.phi, prime.gains) if isinstance(prime, Prime) else (prime,)
     widest = reduce(torch.promote_types, [x.dtype for x in (*tensors, *others)])
     return [x.to(widest) for x in tensors]
@@ -196,7 +199,7 @@ def attention_weights(
     bias: Float[Tensor, "#b #h i j"] | None = None,
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i j"]:
-    """The softmax weights that `attend` uses, for those who want to see them."""
+    """Return the softmax weights that `attend` uses."""
     check_prime(q, k, prime, modulate)
     return masked_softmax(pair_scores(q, k, prime=prime, modulate=modulate, position=position), mask, bias)
 
@@ -213,32 +216,32 @@ def attend(
     dropout: float = 0.0,
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i k"]:
-    """Attention; with a primer, prime attention; without one, standard attention.
+    """Return prime attention with a primer, standard attention without one.
 
-    A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula, so that
-    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` are the fast and the slow twin. The factored form
-    runs in blocks with a gradient written by hand where nothing else is asked for (see prime_kernel.py), but not inside
-    torch.func, whose transforms need the plain formulas.
+    A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula:
+    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` give the same result. Without mask, bias and position
+    the factored form runs in blocks with a hand-written gradient (see prime_kernel.py), except under torch.compile and
+    torch.func, which need the plain formulas.
 
-    prime:    modulates keys and values of each pair; None means that nothing does.
-    modulate: "k", "v" or "kv": which of the two the primer touches.
-    mask:     True where i may look at j, as in torch's scaled_dot_product_attention.
+    prime:    modulates keys and values of each pair; None: standard attention.
+    modulate: "k", "v" or "kv": which of the two the primer modulates.
+    mask:     True where i may attend to j, as in torch's scaled_dot_product_attention.
     bias:     added to the scaled scores.
-    dropout:  share of the weights set to zero. It is drawn whenever it is not 0: the caller knows whether it trains.
+    dropout:  fraction of the weights set to zero, in training or not: the caller decides when.
     position: applied to queries and to keys after priming (see `PositionFn`).
 
-    The result has the type of v, whatever that of the primer. A token that may look at nobody gets 0.
+    The result has the type of v, whatever that of the primer. A query token whose row is fully masked gets 0.
 
     Example: `attend(q, k, v)`; `attend(q, k, v, prime=Primer("full", ...)(series))`.
     """
     check_prime(q, k, prime, modulate)
     if not 0 <= dropout <= 1:
-        raise InputError(f"dropout {dropout} is not a share: it must lie between 0 and 1")
+        raise InputError(f"dropout is {dropout}; it must be between 0 and 1")
     if prime is None:
         rotate = position or identity
         return F.scaled_dot_product_attention(rotate(q), rotate(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
-    nothing_else = mask is None and bias is None and position is None and modulate == "kv"
-    if isinstance(prime, Prime) and nothing_else and not is_traced() and prime.phi.numel():  # nothing has no blocks
+    plain = mask is None and bias is None and position is None and modulate == "kv"
+    if isinstance(prime, Prime) and plain and not is_traced() and prime.phi.numel():  # an empty batch has no blocks
         p = prime.complete()
         return blocked_attention(q, k, v, p.phi, p.gains, p.base, dropout)
     scores = pair_scores(q, k, prime=prime, modulate=modulate, position=position)
@@ -251,12 +254,11 @@ def masked_softmax(
     mask: Bool[Tensor, "#b #h i j"] | None,
     bias: Float[Tensor, "#b #h i j"] | None,
 ) -> Float[Tensor, "b h i j"]:
+    """Return the softmax over key tokens of scores + bias where the mask is True, 0 elsewhere."""
     if mask is None:
         return (scores if bias is None else scores + bias).softmax(-1)
     check_mask(mask)
-    fully_masked = ~mask.any(
-        -1, keepdim=True
-    )  # they may look at nobody: their weights are 0, as in torch's own attention
+    fully_masked = ~mask.any(-1, keepdim=True)  # their weights are 0, as in torch's own attention
     # Mask and bias first: they are small beside the scores of all samples and heads.
     additive_mask = torch.where(mask | fully_masked, 0.0 if bias is None else bias, -math.inf)
     return (scores + additive_mask).softmax(-1).masked_fill(fully_masked, 0.0)
@@ -270,9 +272,11 @@ def _join(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
 
 
 def check_mask(mask: Tensor) -> None:
-    """Refuse numbers: torch's attention would add them, which here is what a bias is for."""
+    """Refuse numbers: torch's attention would add them, which is what `bias` is for here."""
     if mask.dtype != torch.bool:
-        raise InputError(f"the mask is of {mask.dtype}; it must be of torch.bool, True where i may look at j; see bias")
+        raise InputError(
+            f"the mask is of {mask.dtype}; it must be of torch.bool, True where i may attend to j; see bias"
+        )
 
 
 def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: str) -> None:
@@ -281,8 +285,8 @@ def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: st
         raise unknown("modulate", modulate, MODULATE)
     if prime is None:
         return
-    batch, heads, asking, size = q.shape
-    answering = k.shape[2]
+    batch, heads, queries, size = q.shape
+    keys = k.shape[2]
     if isinstance(prime, Prime):
         if prime.gains.ndim != 3:
             raise InputError("this primer has gains for each layer: pass prime.layer(index)")
@@ -299,14 +303,12 @@ def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: st
         if prime.ndim != 4:
             raise InputError(f"the primer F has shape {tuple(prime.shape)}, it must be (b, i, j, d)")
         samples, *pairs, width = prime.shape
-    if pairs != [asking, answering]:
-        raise InputError(
-            f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {asking} x {answering}"
-        )
+    if pairs != [queries, keys]:
+        raise InputError(f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {queries} x {keys}")
     if width != heads * size or samples != batch:
         raise InputError(f"the primer has batch {samples} and width {width}, the attention {batch} and {heads * size}")
     if isinstance(prime, Prime):
-        for name, part, shape in (("base", prime.base, (heads, size)), ("pairs", prime.pairs, (asking, answering))):
+        for name, part, shape in (("base", prime.base, (heads, size)), ("pairs", prime.pairs, (queries, keys))):
             if part is not None and part.shape != shape:
                 raise InputError(f"the primer's {name} has shape {tuple(part.shape)}, the attention needs {shape}")
 

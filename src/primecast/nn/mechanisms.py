@@ -1,7 +1,8 @@
-"""What the heads of an attention compute from projected queries, keys and values: dot product, and its rivals.
+"""What the heads of an attention compute from projected queries, keys and values: the dot product, and its rivals.
 
-A mechanism is a module that `MultiHeadAttention` calls with q, k and v (projected, not yet split into heads), the query
-tokens x themselves, and `AttentionArgs`. All of them take a primer. To add one: write the class, name it in MECHANISMS.
+`MultiHeadAttention` calls a mechanism with q, k and v (projected, not yet split into heads), the query tokens x
+themselves, and `AttentionArgs`. All of them take a primer; without one, token j shows every query token the same key and
+value. To add a mechanism: write the class, name it in MECHANISMS.
 
 Letters: b batch, h heads, i query token, j key token, n tokens, k head size, d = h k.
 """
@@ -29,9 +30,9 @@ from primecast.nn.dropout import drop
 
 
 class AttentionMap(nn.Identity):
-    """The place where attention weights can be seen: register a forward hook or pre-hook here.
+    """The place where attention weights can be observed: register a forward hook or pre-hook here.
 
-    Weights pass through it only while somebody listens; without a hook standard attention never forms them.
+    Weights pass through it only while a hook is registered; without one, standard attention never forms them.
     """
 
     @property
@@ -41,7 +42,7 @@ class AttentionMap(nn.Identity):
 
 @dataclass(frozen=True)
 class AttentionArgs:
-    """What attention is subject to, beside queries, keys and values: the keyword arguments of `attend`."""
+    """The keyword arguments of `attend`, and the three steps of attention under them."""
 
     prime: Prime | Float[Tensor, "b i j d"] | None = None
     modulate: str = "kv"
@@ -61,8 +62,11 @@ class AttentionArgs:
         return pair_mix(drop(weights, self.dropout), v, prime=self.prime, modulate=self.modulate)
 
 
-class DotProduct(nn.Module):
-    """softmax(q k^T / sqrt(k)) v: the attention of the paper; called standard without a primer, prime with one."""
+class Mechanism(nn.Module):
+    """Weights of queries and keys, then the weighted sum of values. A mechanism replaces `weights`, or all of it.
+
+    depth: number of the layer, from 0, for mechanisms that change with it.
+    """
 
     supports_primer = True
 
@@ -70,6 +74,11 @@ class DotProduct(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.map = AttentionMap()
+
+    def weights(
+        self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], args: AttentionArgs
+    ) -> Float[Tensor, "b h i j"]:
+        return args.weights(args.scores(q, k))
 
     def forward(
         self,
@@ -79,15 +88,29 @@ class DotProduct(nn.Module):
         x: Float[Tensor, "b i d"],
         args: AttentionArgs,
     ) -> Float[Tensor, "b i d"]:
-        """q, k, v are projected and not yet split into heads; x are the asking tokens themselves."""
+        """q, k, v are projected and not yet split into heads; x are the query tokens themselves."""
         q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+        return join_heads(args.mix(self.map(self.weights(q, k, args)), v))
+
+
+class DotProduct(Mechanism):
+    """softmax(q k^T / sqrt(k)) v: the attention of the paper; called standard without a primer, prime with one."""
+
+    def forward(
+        self,
+        q: Float[Tensor, "b i d"],
+        k: Float[Tensor, "b j d"],
+        v: Float[Tensor, "b j d"],
+        x: Float[Tensor, "b i d"],
+        args: AttentionArgs,
+    ) -> Float[Tensor, "b i d"]:
         if self.map.watched:
-            return join_heads(args.mix(self.map(args.weights(args.scores(q, k))), v))
-        return join_heads(attend(q, k, v, **vars(args)))
+            return super().forward(q, k, v, x, args)
+        return join_heads(attend(*(split_heads(z, self.n_heads) for z in (q, k, v)), **vars(args)))
 
 
 class Gated(DotProduct):
-    """sigmoid(x W) * (attention of x): each query opens and closes its own output (Qiu et al. 2025)."""
+    """sigmoid(x W) * (attention of x): each query token gates its own output (Qiu et al. 2025)."""
 
     def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
         super().__init__(d_model, n_heads)
@@ -104,10 +127,10 @@ class Gated(DotProduct):
         return self.gate(x).sigmoid() * super().forward(q, k, v, x, args)
 
 
-class Differential(nn.Module):
+class Differential(Mechanism):
     """(softmax(q1 k1^T) - lambda softmax(q2 k2^T)) v: one map less another, to cancel noise (Ye et al., ICLR 2025).
 
-    Neighbouring heads make a pair, so h heads are h/2 differential ones with values twice as wide.
+    Neighboring heads make a pair, so h heads are h/2 differential ones with values twice as wide.
 
         lambda = exp(a . b) - exp(c . d) + lambda_0,     lambda_0 = 0.8 - 0.6 exp(-0.3 depth)
 
@@ -115,18 +138,14 @@ class Differential(nn.Module):
     primer's d entries are read as h slices for the keys and, two by two, as h/2 slices for the values.
     """
 
-    supports_primer = True
-
     def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
-        super().__init__()
+        super().__init__(d_model, n_heads)
         if n_heads % 2:
             raise InputError(f"differential attention pairs its heads: n_heads {n_heads} must be even")
         size = d_model // n_heads
-        self.n_heads = n_heads
         self.start = 0.8 - 0.6 * math.exp(-0.3 * depth)
         self.vectors = nn.Parameter(0.1 * torch.randn(4, size))
         self.norm = nn.RMSNorm(2 * size, eps=1e-5)
-        self.map = AttentionMap()
 
     def forward(
         self,
@@ -139,89 +158,68 @@ class Differential(nn.Module):
         q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
         a, b, c, d = self.vectors
         strength = (a @ b).exp() - (c @ d).exp() + self.start
-        weights = args.weights(args.scores(q, k))
+        weights = self.weights(q, k, args)
         difference = self.map(weights[:, 0::2] - strength * weights[:, 1::2])
         mixed = join_heads(args.mix(difference.repeat_interleave(2, dim=1), v))
         pairs = mixed.unflatten(-1, (self.n_heads // 2, -1))
         return (self.norm(pairs) * (1 - self.start)).flatten(-2)
 
 
-class Selective(nn.Module):
-    """softmax(s - M): tokens that others have asked for already are asked for less (Leviathan et al., ICLR 2025).
+class Selective(Mechanism):
+    """softmax(s - M): key tokens that other queries attend to get lower scores (Leviathan et al., ICLR 2025).
 
     The original counts, in a causal sequence, what earlier queries took from token j. Channels have no order, so here
-    M_ij is the mean over all other queries of what they ask of j: relu of the first head's scores, self pairs left out.
-    No parameters.
+    M_ij is the mean over all other queries of relu of the first head's scores, self-pairs left out. No parameters.
     """
 
-    supports_primer = True
-
-    def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.map = AttentionMap()
-
-    def forward(
-        self,
-        q: Float[Tensor, "b i d"],
-        k: Float[Tensor, "b j d"],
-        v: Float[Tensor, "b j d"],
-        x: Float[Tensor, "b i d"],
-        args: AttentionArgs,
-    ) -> Float[Tensor, "b i d"]:
+    def weights(
+        self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], args: AttentionArgs
+    ) -> Float[Tensor, "b h i j"]:
         if args.mask is not None:
             raise InputError("selective attention is here defined for sets of tokens: it takes no mask")
-        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
         scores = args.scores(q, k)
-        asked = scores[:, :1].relu()
-        asked = asked * ~torch.eye(*asked.shape[-2:], dtype=torch.bool, device=asked.device)
-        by_others = (asked.sum(-2, keepdim=True) - asked) / max(1, asked.shape[-2] - 1)
-        return join_heads(args.mix(self.map(args.weights(scores - by_others)), v))
+        selected = scores[:, :1].relu()
+        selected = selected * ~torch.eye(*selected.shape[-2:], dtype=torch.bool, device=selected.device)
+        by_others = (selected.sum(-2, keepdim=True) - selected) / max(1, selected.shape[-2] - 1)
+        return args.weights(scores - by_others)
 
 
-class Directional(nn.Module):
-    """softmax(c s / deviation of s), s = phi(q) phi(k)^T: a kernel that sharpens directions (SDformer, IJCAI 2024).
+class Directional(Mechanism):
+    """softmax(c s / std of s), s = phi(q) phi(k)^T: a kernel that sharpens directions (SDformer, IJCAI 2024).
 
-    phi(x) = gamma tanh(w x / (std(x) + 1e-6)^2) with learned scalars w and gamma and the deviation over heads. c is 3,
-    the number the public code arrives at; SDformer's filter on its input is not a part of this.
+    phi(x) = gamma tanh(w x / (std(x) + 1e-6)^2) with learned scalars w and gamma and the standard deviation over heads. c
+    is 3, the number the public code arrives at; SDformer's filter on its input is not a part of this.
     """
 
-    supports_primer = True
     SHARPNESS = 3.0
 
     def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
-        super().__init__()
+        super().__init__(d_model, n_heads)
         if n_heads < 2:
-            raise InputError("directional attention takes a deviation over heads: n_heads must be at least 2")
-        self.n_heads = n_heads
+            raise InputError(
+                f"directional attention takes a standard deviation over heads: n_heads {n_heads} must be at least 2"
+            )
         self.w = nn.Parameter(torch.ones(()))
         self.gamma = nn.Parameter(torch.ones(()))
-        self.map = AttentionMap()
 
     def kernel(self, x: Float[Tensor, "b h n k"]) -> Float[Tensor, "b h n k"]:
         return self.gamma * torch.tanh(self.w * x / (x.std(1, keepdim=True, correction=0) + 1e-6).square())
 
-    def forward(
-        self,
-        q: Float[Tensor, "b i d"],
-        k: Float[Tensor, "b j d"],
-        v: Float[Tensor, "b j d"],
-        x: Float[Tensor, "b i d"],
-        args: AttentionArgs,
-    ) -> Float[Tensor, "b i d"]:
+    def weights(
+        self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], args: AttentionArgs
+    ) -> Float[Tensor, "b h i j"]:
         if args.mask is not None:
-            raise InputError("directional attention takes a deviation over all tokens: it takes no mask")
-        q, k, v = (split_heads(z, self.n_heads) for z in (q, k, v))
+            raise InputError("directional attention takes a standard deviation over all tokens: it takes no mask")
         scores = args.scores(self.kernel(q), self.kernel(k))
-        spread = (scores.var(-1, keepdim=True, correction=0) + 1e-6).sqrt()
-        return join_heads(args.mix(self.map(args.weights(self.SHARPNESS * scores / spread)), v))
+        tau = (scores.var(-1, keepdim=True, correction=0) + 1e-6).sqrt()
+        return args.weights(self.SHARPNESS * scores / tau)
 
 
-MECHANISMS: dict[str, type[DotProduct | Differential | Selective | Directional]] = {
+MECHANISMS: dict[str, type[Mechanism]] = {
     "dot": DotProduct,
     "differential": Differential,
     "gated": Gated,
     "selective": Selective,
     "directional": Directional,
 }
-"""What a head does with projected queries, keys and values; `MultiHeadAttention(mechanism=...)` takes these names."""
+"""What heads do with projected queries, keys and values; `MultiHeadAttention(mechanism=...)` takes these names."""

@@ -1,11 +1,10 @@
-"""The module: four projections around a mechanism, primed by what its caller hands it.
+"""The attention module: four linear projections around a mechanism; a primer is handed to its `forward`.
 
 Letters: b batch, h heads, i query token, j key token, d model width.
 """
 
-import torch.nn as nn
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
 from primecast.nn.attention import MODULATE, PositionFn, Prime
@@ -18,16 +17,16 @@ class MultiHeadAttention(nn.Module):
     d_model:   width of the tokens; n_heads must divide it.
     mechanism: a name in MECHANISMS, or a module that is called like them.
     dropout:   on the attention weights, in training only.
-    modulate:  what a primer touches: "k", "v" or "kv".
+    modulate:  what a primer modulates: "k", "v" or "kv".
     bias:      whether the four projections have one.
     depth:     number of the layer, from 0, for mechanisms that change with it.
-    zero_output: start the output projection at zero, so that attention adds nothing at first: the control that shows
-               what a quiet start alone is worth.
+    zero_output: zero-initialized output projection, so that attention adds nothing at first: the control that shows what
+               this start alone changes.
 
-    Weights: `query`, `key`, `value`, `out`: Linear(d, d). A primer is an argument of `forward`, not a part: one primer
-    serves all layers of a model.
+    Weights: `query`, `key`, `value`, `out`: Linear(d, d). A primer is an argument of `forward`, not a submodule: one
+    primer serves all layers of a model.
 
-    To see the weights, hook `attention.mechanism.map`, or call `attention_weights`.
+    To observe the weights, hook `attention.mechanism.map`, or call `attention_weights`.
     """
 
     attends = True  # what `parameter_overhead` counts as attention
@@ -54,7 +53,7 @@ class MultiHeadAttention(nn.Module):
         if modulate not in MODULATE:
             raise unknown("modulate", modulate, MODULATE)
         if not 0 <= dropout < 1:
-            raise InputError(f"dropout {dropout} is not a share: it must be at least 0 and below 1")
+            raise InputError(f"dropout is {dropout}; it must be at least 0 and below 1")
         self.dropout = dropout
         self.modulate = modulate
         self.query = nn.Linear(d_model, d_model, bias=bias)
@@ -79,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         bias: Float[Tensor, "#b #h i j"] | None = None,
         position: PositionFn | None = None,
     ) -> Float[Tensor, "b i d"]:
-        """Tokens x ask, tokens of `memory` (x itself when there is none) answer."""
+        """Attend from the query tokens x to the key tokens `memory` (x itself when None)."""
         memory = x if memory is None else memory
         args = AttentionArgs(prime, self.modulate, mask, bias, self.dropout if self.training else 0.0, position)
         return self.out(self.mechanism(self.query(x), self.key(memory), self.value(memory), x, args))
