@@ -162,15 +162,12 @@ def mechanism_by_loops(
     def cut(z: Tensor, b: int, h: int) -> Tensor:
         return z[b, ..., h * size : (h + 1) * size]
 
-    def kernel(z: Tensor, b: int, h: int) -> Tensor:
-        every = torch.stack([cut(z, b, other) for other in range(heads)])
-        return w["gamma"] * torch.tanh(w["w"] * cut(z, b, h) / (every.std(0, correction=0) + 1e-6) ** 2)
-
     for b in range(q.shape[0]):
         scores = []
         for h in range(heads):
-            queries, keys = (kernel(z, b, h) if name == "directional" else cut(z, b, h) for z in (q, k))
-            scores.append(torch.einsum("ie,je,ije->ij", queries, keys, cut(filters, b, h)) / math.sqrt(size))
+            scores.append(
+                torch.einsum("ie,je,ije->ij", cut(q, b, h), cut(k, b, h), cut(filters, b, h)) / math.sqrt(size)
+            )
         for h in range(heads):
             s = scores[h]
             if name == "selective":
@@ -180,8 +177,6 @@ def mechanism_by_loops(
                         others = [first[o, j] for o in range(len(s)) if o != i and o != j]
                         s = s.clone()
                         s[i, j] = scores[h][i, j] - sum(others) / (len(s) - 1)
-            if name == "directional":
-                s = 3 * s / (s.var(-1, correction=0, keepdim=True) + 1e-6).sqrt()
             weights = s.softmax(-1)
             if name == "differential":
                 start = 0.8 - 0.6 * math.exp(-0.3 * depth)
@@ -198,6 +193,38 @@ def mechanism_by_loops(
                 scale = (out[b, :, both].square().mean(-1, keepdim=True) + 1e-5).rsqrt()
                 out[b, :, both] = out[b, :, both] * scale * w["norm.weight"] * (1 - start)
     return torch.sigmoid(x @ w["gate.weight"].T) * out if name == "gated" else out
+
+
+def directional_by_loops(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, filters: np.ndarray, *, heads: int, w: float, gamma: float
+) -> np.ndarray:
+    """SDformer's attention, one number at a time: tokens (b, n, d), F (b, n, n, d); sample variances, no 1 / sqrt(k)."""
+    batch, tokens, width = q.shape
+    size = width // heads
+
+    def sample_variance(values: list[float]) -> float:
+        mean = sum(values) / len(values)
+        return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+    def kernel(z: np.ndarray, b: int, n: int, d: int) -> float:
+        over_heads = math.sqrt(sample_variance([z[b, n, h * size + d % size] for h in range(heads)]))
+        return gamma * math.tanh(w * z[b, n, d] * (1 / (over_heads + 1e-6)) ** 2)
+
+    out = np.zeros_like(q)
+    for b in range(batch):
+        for i in range(tokens):
+            for h in range(heads):
+                entries = range(h * size, (h + 1) * size)
+                scores = [
+                    sum(kernel(q, b, i, d) * kernel(k, b, j, d) * filters[b, i, j, d] for d in entries)
+                    for j in range(tokens)
+                ]
+                tau = math.sqrt(sample_variance(scores) + 1e-6)
+                exponentials = [math.exp(3 * score / tau) for score in scores]
+                for d in entries:
+                    mixed = (e * v[b, j, d] * filters[b, i, j, d] for j, e in enumerate(exponentials))
+                    out[b, i, d] = sum(mixed) / sum(exponentials)
+    return out
 
 
 def moving_average_by_loops(series: np.ndarray, kernel: int) -> np.ndarray:

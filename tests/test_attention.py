@@ -16,9 +16,9 @@ from torch.testing import assert_close
 
 from primecast.errors import InputError
 from primecast.nn.attention import Prime, attend, attention_weights, check_prime, join_heads, split_heads
-from primecast.nn.mechanisms import MECHANISMS, AttentionArgs, Differential, Gated
+from primecast.nn.mechanisms import MECHANISMS, AttentionArgs, Differential, Directional, Gated
 from primecast.nn.multi_head import MultiHeadAttention
-from tests.reference import attention_by_loops, mechanism_by_loops
+from tests.reference import attention_by_loops, directional_by_loops, mechanism_by_loops
 
 B, H, Q, J, K, M = 2, 3, 5, 7, 11, 13
 
@@ -388,7 +388,7 @@ def mechanism_case(name: str, depth: int = 0) -> tuple[nn.Module, list[Tensor], 
 
 
 @pytest.mark.parametrize("primed", [False, True])
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "directional"])
 def test_a_mechanism_equals_its_definition_one_sample_and_head_at_a_time(name: str, primed: bool) -> None:
     module, (q, k, v, x), p = mechanism_case(name, depth=2)
     filters = p.materialize() if primed else torch.ones(2, 7, 7, 24, dtype=torch.float64)
@@ -396,6 +396,25 @@ def test_a_mechanism_equals_its_definition_one_sample_and_head_at_a_time(name: s
     assert_close(module(q, k, v, x, AttentionArgs(prime=p if primed else None)), expected, rtol=1e-9, atol=1e-10)
     if primed:
         assert_close(module(q, k, v, x, AttentionArgs(prime=filters)), expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("primed", [False, True])
+def test_directional_attention_is_that_of_sdformers_public_code(primed: bool) -> None:
+    module, (q, k, v, x), p = mechanism_case("directional")
+    assert isinstance(module, Directional)
+    filters = p.materialize() if primed else torch.ones(2, 7, 7, 24, dtype=torch.float64)
+    arrays = [z.detach().numpy() for z in (q, k, v, filters)]
+    expected = directional_by_loops(*arrays, heads=4, w=float(module.w), gamma=float(module.gamma))
+    found = module(q, k, v, x, AttentionArgs(prime=p if primed else None))
+    assert_close(found, torch.from_numpy(expected), rtol=1e-9, atol=1e-10)
+
+
+def test_the_scale_of_directional_attention_is_drawn_and_a_single_token_attends_to_itself() -> None:
+    torch.manual_seed(0)
+    scales = torch.stack([Directional(24, 4).gamma.detach() for _ in range(400)])
+    assert abs(float(scales.mean())) < 0.2 and 0.9 < float(scales.std()) < 1.1
+    token = torch.randn(2, 1, 24)
+    assert_close(Directional(24, 4)(token, token, token, token, AttentionArgs()), token)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

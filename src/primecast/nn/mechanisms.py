@@ -185,10 +185,13 @@ class Selective(Mechanism):
 
 
 class Directional(Mechanism):
-    """softmax(c s / std of s), s = phi(q) phi(k)^T: a kernel that sharpens directions (SDformer, IJCAI 2024).
+    """softmax(c s / tau), s = phi(q) phi(k)^T: a kernel that sharpens directions (SDformer, IJCAI 2024).
 
-    phi(x) = gamma tanh(w x / (std(x) + 1e-6)^2) with learned scalars w and gamma and the standard deviation over heads. c
-    is 3, the number the public code arrives at; SDformer's filter on its input is not a part of this.
+        phi(x) = gamma tanh(w x / (std(x) + 1e-6)^2),     tau_i = sqrt(var_j(s_ij) + 1e-6)
+
+    as in SDformer's public code: w and gamma are learned scalars that start at 1 and N(0, 1); the standard deviation is
+    over heads; it and the variance are those of a sample (divided by count - 1); c is 3, because its constructor passes
+    the factor 3 as the scale. SDformer's filter on its input is not a part of this.
     """
 
     SHARPNESS = 3.0
@@ -200,18 +203,19 @@ class Directional(Mechanism):
                 f"directional attention takes a standard deviation over heads: n_heads {n_heads} must be at least 2"
             )
         self.w = nn.Parameter(torch.ones(()))
-        self.gamma = nn.Parameter(torch.ones(()))
+        self.gamma = nn.Parameter(torch.randn(()))
 
     def kernel(self, x: Float[Tensor, "b h n k"]) -> Float[Tensor, "b h n k"]:
-        return self.gamma * torch.tanh(self.w * x / (x.std(1, keepdim=True, correction=0) + 1e-6).square())
+        return self.gamma * torch.tanh(self.w * x / (x.std(1, keepdim=True) + 1e-6).square())
 
     def weights(
         self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], args: AttentionArgs
     ) -> Float[Tensor, "b h i j"]:
         if args.mask is not None:
-            raise InputError("directional attention takes a standard deviation over all tokens: it takes no mask")
-        scores = args.scores(self.kernel(q), self.kernel(k))
-        tau = (scores.var(-1, keepdim=True, correction=0) + 1e-6).sqrt()
+            raise InputError("directional attention takes a variance over all key tokens: it takes no mask")
+        scores = math.sqrt(q.shape[-1]) * args.scores(self.kernel(q), self.kernel(k))  # without their 1 / sqrt(k)
+        correction = min(1, scores.shape[-1] - 1)  # a single token has weight 1, whatever its tau
+        tau = (scores.var(-1, keepdim=True, correction=correction) + 1e-6).sqrt()
         return args.weights(self.SHARPNESS * scores / tau)
 
 
