@@ -404,7 +404,7 @@ def test_directional_attention_is_that_of_sdformers_public_code(primed: bool) ->
     assert isinstance(module, Directional)
     filters = p.materialize() if primed else torch.ones(2, 7, 7, 24, dtype=torch.float64)
     arrays = [z.detach().numpy() for z in (q, k, v, filters)]
-    expected = directional_by_loops(*arrays, heads=4, w=float(module.w), gamma=float(module.gamma))
+    expected = directional_by_loops(*arrays, heads=4, w=module.w.item(), gamma=module.gamma.item())
     found = module(q, k, v, x, AttentionArgs(prime=p if primed else None))
     assert_close(found, torch.from_numpy(expected), rtol=1e-9, atol=1e-10)
 
