@@ -127,9 +127,10 @@ def quick_rows() -> Mapping[str, pd.DataFrame]:
     """Of every study, with few windows."""
     with pytest.MonkeyPatch.context() as few:
         for name, count in {
-            "BATCH": 7, "MAP_WINDOWS": 11, "LOSS_WINDOWS": 7, "LOSS_FORECASTS": 7, "RELATION_WINDOWS": 13, "TIMED": 1
+            "maps.MAP_WINDOWS": 11, "sensor_ablation.ABLATION_WINDOWS": 7, "synthetic_recovery.RELATION_WINDOWS": 13,
+            "cost.BATCH": 7, "cost.TIMED": 1,
         }.items():  # fmt: skip
-            few.setattr(probes, name, count)
+            few.setattr(f"primecast.analysis.{name}", count)
         return {
             name: pd.DataFrame([row(spec.to_json()) for spec in study.specs(quick=True)])
             for name, study in zip(NAMES, STUDIES, strict=True)

@@ -1,4 +1,4 @@
-"""What a trained model is asked is answered as the slow and obvious way would."""
+"""Probes give the values that the slow and obvious computation gives."""
 
 import json
 from collections.abc import Callable
@@ -10,23 +10,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.analysis.hooks import evenness, filter_strength
-from primecast.analysis.probes import (
-    CALENDAR,
-    LOSS_WINDOWS,
-    PROBES,
-    Reading,
+from primecast.analysis.cost import cost, kept_bytes, time_interleaved
+from primecast.analysis.example_forecasts import example_forecasts
+from primecast.analysis.hooks import filter_strength
+from primecast.analysis.maps import CALENDAR, attention_maps, concentration, mean_maps
+from primecast.analysis.probes import PROBES
+from primecast.analysis.sensor_ablation import ABLATION_WINDOWS, sensor_ablation
+from primecast.analysis.synthetic_recovery import (
+    Estimate,
     average_precision,
-    cost,
-    example_forecasts,
-    kept_bytes,
     lag_profile,
-    look,
-    loss_of_channel,
-    maps,
-    relations,
-    score_reading,
-    time_interleaved,
+    score_estimate,
+    synthetic_recovery,
     untrained,
 )
 from primecast.data import Dataset, Splits, lagged_system, load_dataset, split
@@ -79,13 +74,13 @@ def model_of(splits: Splits, primer: Any = "full", **options: Any) -> nn.Module:
     {"base": "identity", "learn_base": True, "grouped": False, "hidden": 5, "sparsity": 0.4, "tokens": 5},
     {"sparsity": 0.6, "tokens": 5, "prime_self": False},
 ], ids=str)  # fmt: skip
-def test_strength_is_the_norm_of_the_materialised_primer(options: dict[str, Any]) -> None:
+def test_strength_is_the_norm_of_the_materialized_primer(options: dict[str, Any]) -> None:
     primer = Primer("full", length=LOOKBACK, d_model=WIDTH, n_heads=HEADS, **options).double()
     prime = primer(torch.randn(3, 5, LOOKBACK, dtype=torch.float64))
     filters = prime.materialize()
     torch.testing.assert_close(filter_strength(prime), filters.square().mean(-1).sqrt())
     other = filters - filters.mean((1, 2), keepdim=True)
-    torch.testing.assert_close(filter_strength(prime, centred=True), other.square().mean(-1).sqrt())
+    torch.testing.assert_close(filter_strength(prime, centered=True), other.square().mean(-1).sqrt())
 
 
 def test_a_pair_without_a_primer_has_strength_one() -> None:
@@ -96,7 +91,7 @@ def test_a_pair_without_a_primer_has_strength_one() -> None:
 @pytest.mark.parametrize("primer", [None, "full", {"kind": "full", "layers": True}], ids=str)
 def test_maps_are_the_mean_over_windows_and_heads(splits: Splits, primer: Any) -> None:
     model = model_of(splits, primer)
-    seen = look(model, splits.test, most=13)
+    found = mean_maps(model, splits.test, most=13)
 
     weights: list[list[Tensor]] = [[], [], []]
     primes: list[Prime] = []
@@ -111,26 +106,26 @@ def test_maps_are_the_mean_over_windows_and_heads(splits: Splits, primer: Any) -
             batch = splits.test.batch(torch.tensor([number * len(splits.test) // 13]))
             model(batch.x, batch.time_features)
     expected = torch.stack([torch.cat(layer).double().mean((0, 1)) for layer in weights])
-    torch.testing.assert_close(seen.attention, expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(seen.attention.sum(-1), torch.ones_like(seen.attention[..., 0]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.attention, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(found.attention.sum(-1), torch.ones_like(found.attention[..., 0]), atol=1e-5, rtol=0)
     if primer is None:
-        assert seen.strength is None and seen.distinct is None
+        assert found.strength is None and found.distinct is None
         return
-    assert seen.strength is not None
+    assert found.strength is not None
     layers = 3 if isinstance(primer, dict) else 1
-    assert len(seen.strength) == layers
+    assert len(found.strength) == layers
     last = torch.stack([prime.layer(layers - 1).materialize()[0].square().mean(-1).sqrt() for prime in primes])
-    torch.testing.assert_close(seen.strength[-1], last.double().mean(0), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found.strength[-1], last.double().mean(0), atol=1e-5, rtol=1e-4)
 
 
-def test_nobody_listens_after_a_look(splits: Splits) -> None:
+def test_no_hook_is_left_after_a_trace(splits: Splits) -> None:
     model = model_of(splits)
-    look(model, splits.test, most=3)
+    mean_maps(model, splits.test, most=3)
     assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_maps_name_their_tokens_and_go_into_the_row(splits: Splits, dataset: Dataset) -> None:
-    row = maps(model_of(splits), splits, dataset)
+    row = attention_maps(model_of(splits), splits, dataset)
     assert row["tokens"] == [*dataset.names, *CALENDAR]
     assert np.shape(row["map"]) == (9, 9)
     assert row["map_layers"].shape == (3, 9, 9) and row["strength_layers"].shape == (1, 9, 9)
@@ -139,18 +134,19 @@ def test_maps_name_their_tokens_and_go_into_the_row(splits: Splits, dataset: Dat
     np.testing.assert_allclose(row["map"], row["map_layers"].mean(0), rtol=1e-4)
     assert row["top_share"] == pytest.approx(np.mean(row["top_share_by_layer"]))
     assert row["top_channel"] in dataset.names
-    assert "strength_mean" not in maps(model_of(splits, None), splits, dataset)
+    assert "strength_mean" not in attention_maps(model_of(splits, None), splits, dataset)
 
 
-def test_evenness_of_known_maps() -> None:
+def test_concentration_of_known_maps() -> None:
     one = np.zeros((5, 5))
     one[:, 3] = 1
     for attention, expected in (
-        (np.full((5, 7), 1 / 7), (0, 1 / 5, 1.0, 1 / 5, 2 / 7)),
-        (one, (3, 1.0, 0.0, 0.2, 0.0)),
-        (np.eye(5), (0, 0.2, 1.0, 1.0, 0.0)),
+        (np.full((5, 7), 1 / 7), (1 / 5, 1.0, 1 / 5, 2 / 7)),
+        (one, (1.0, 0.0, 0.2, 0.0)),
+        (np.eye(5), (0.2, 1.0, 1.0, 0.0)),
     ):
-        assert astuple(evenness(attention)) == pytest.approx(expected)
+        channel, *values = astuple(concentration(attention, "abcde"))
+        assert channel == ("d" if attention is one else "a") and values == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +161,10 @@ def test_a_model_whose_maps_are_not_of_channels_is_refused(
         name, lookback=48, horizon=HORIZON, channels=own.test.channels, d_model=8, n_heads=2, **options
     )
     with pytest.raises(InputError, match=reason):
-        maps(model.eval(), own, dataset)
+        attention_maps(model.eval(), own, dataset)
 
 
-# ---------------------------------------------------------------- loss of a channel
+# ---------------------------------------------------------------- sensor ablation
 
 
 class Follow(nn.Module):
@@ -178,14 +174,14 @@ class Follow(nn.Module):
         return x[:, -1:, 2:3].expand(-1, HORIZON, x.shape[2])
 
 
-def test_a_lost_channel_hurts_those_that_hang_on_it_and_nobody_else(splits: Splits, dataset: Dataset) -> None:
-    row = loss_of_channel(Follow(), splits, dataset)
+def test_ablation_of_a_channel_hurts_those_that_depend_on_it_and_no_other(splits: Splits, dataset: Dataset) -> None:
+    row = sensor_ablation(Follow(), splits, dataset)
     growth = np.array(row["growth"])
     assert (growth[[0, 1, 3, 4]] == 0).all()
     assert row["harm_share"] in (0.0, 1.0)
 
     silent, base = np.zeros(5), np.zeros(5)
-    for number in range(min(LOSS_WINDOWS, len(splits.test))):
+    for number in range(min(ABLATION_WINDOWS, len(splits.test))):
         x, y, _ = splits.test.batch(torch.tensor([number]))
         silent += y[0].double().square().mean(0).numpy()
         base += (x[0, -1, 2] - y[0]).double().square().mean(0).numpy()
@@ -195,9 +191,9 @@ def test_a_lost_channel_hurts_those_that_hang_on_it_and_nobody_else(splits: Spli
     assert row["harm_max"] == pytest.approx(max(row["harm"]), rel=1e-4)
 
 
-def test_channels_that_know_nothing_of_each_other_do_not_feel_a_loss(splits: Splits, dataset: Dataset) -> None:
+def test_ablation_changes_nothing_for_channels_forecast_independently(splits: Splits, dataset: Dataset) -> None:
     model = create_model("dlinear", lookback=LOOKBACK, horizon=HORIZON, channels=5, seed=0).eval()
-    row = loss_of_channel(model, splits, dataset)
+    row = sensor_ablation(model, splits, dataset)
     growth = np.array(row["growth"])
     assert (growth[~np.eye(5, dtype=bool)] == 0).all() and (np.diag(growth) != 0).all()
     assert (row["harm_max"], row["harm_mean"], row["harm_share"], row["pair_growth_max"]) == (0, 0, 0, 0)
@@ -226,7 +222,7 @@ def test_two_models_show_the_same_windows_and_channels(splits: Splits, dataset: 
         assert first[name] == second[name]
 
 
-# ---------------------------------------------------------------- relations
+# ---------------------------------------------------------------- synthetic recovery
 
 
 def loop_precision(score: list[float], true: list[bool]) -> float:
@@ -251,7 +247,7 @@ def test_the_truth_itself_scores_perfectly_and_its_opposite_does_not() -> None:
     truth = system("synthetic-lagged-0").truth
     related = np.array([[kind != "none" for kind in row] for row in truth.kind])
     noise = np.random.default_rng(0).random(related.shape) / 10
-    right = score_reading(Reading(related + noise + noise.T, truth.lead.astype(float), True), related, truth.lead)
+    right = score_estimate(Estimate(related + noise + noise.T, truth.lead.astype(float), True), related, truth.lead)
     assert right == {
         "average_precision": 1.0,
         "precision": 1.0,
@@ -261,10 +257,10 @@ def test_the_truth_itself_scores_perfectly_and_its_opposite_does_not() -> None:
         "lag_error": 0.0,
         "lag_exact": 1.0,
     }
-    wrong = score_reading(Reading(~related + noise + noise.T, -truth.lead.astype(float), True), related, truth.lead)
+    wrong = score_estimate(Estimate(~related + noise + noise.T, -truth.lead.astype(float), True), related, truth.lead)
     assert (wrong["precision"], wrong["recall"], wrong["direction"], wrong["lag_exact"]) == (0, 0, 0, 0)
     assert wrong["lag_error"] == pytest.approx(2 * np.abs(truth.lead[truth.lead > 0]).mean())
-    signs = score_reading(Reading(related + noise + noise.T, np.sign(truth.lead) * 1.0, False), related, truth.lead)
+    signs = score_estimate(Estimate(related + noise + noise.T, np.sign(truth.lead) * 1.0, False), related, truth.lead)
     assert (signs["direction"], signs["lag_error"], signs["lag_exact"]) == (1.0, None, None)
 
 
@@ -317,7 +313,7 @@ def known() -> tuple[Dataset, Splits]:
 
 def test_cross_correlation_finds_the_lags_of_a_clean_system(known: tuple[Dataset, Splits]) -> None:
     dataset, splits = known
-    row = relations(model_of(splits), splits, dataset)
+    row = synthetic_recovery(model_of(splits), splits, dataset)
     assert row["related_pairs"] == 7
     assert row["correlation_direction"] == 1.0
     assert row["correlation_lag_exact"] == 1.0 and row["correlation_lag_error"] == 0.0
@@ -326,12 +322,14 @@ def test_cross_correlation_finds_the_lags_of_a_clean_system(known: tuple[Dataset
     for source in ("correlation", "attention", "primer", "untrained"):
         assert np.shape(row[f"{source}_score"]) == (13, 13)
         assert np.allclose(row[f"{source}_score"], np.transpose(row[f"{source}_score"]), rtol=1e-3)
-    assert not [name for name in relations(model_of(splits, None), splits, dataset) if name.startswith("primer")]
+    assert not [
+        name for name in synthetic_recovery(model_of(splits, None), splits, dataset) if name.startswith("primer")
+    ]
 
 
 def test_a_primer_that_knows_no_lags_tells_of_none(known: tuple[Dataset, Splits]) -> None:
     dataset, splits = known
-    row = relations(model_of(splits, "instantaneous"), splits, dataset)
+    row = synthetic_recovery(model_of(splits, "instantaneous"), splits, dataset)
     assert row["primer_average_precision"] > 0 and row["primer_lag_error"] is row["primer_direction"] is None
 
 
@@ -348,7 +346,7 @@ def test_an_untrained_primer_is_drawn_anew_and_the_given_one_left_alone() -> Non
 
 def test_relations_of_data_without_a_known_truth_are_refused(splits: Splits, dataset: Dataset) -> None:
     with pytest.raises(InputError, match="unknown synthetic system 'synthetic'.*allowed: synthetic-lagged-0"):
-        relations(model_of(splits), splits, dataset)
+        synthetic_recovery(model_of(splits), splits, dataset)
 
 
 # ---------------------------------------------------------------- cost

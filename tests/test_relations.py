@@ -8,15 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.analysis.relations import (
-    Relations,
-    ablate_sensors,
-    correlations,
-    find_leads,
-    look_inside,
-    primer_deviation,
-    window_spectra,
-)
+from primecast.analysis.maps import channel_maps, distance_from_mean_filter
+from primecast.analysis.relations import Relations, find_leads, mean_correlation
+from primecast.analysis.sensor_ablation import ablate_sensors
 from primecast.data.synthetic import SyntheticSystem, lagged_system
 from primecast.data.windows import Windows
 from primecast.errors import InputError
@@ -61,10 +55,10 @@ def test_channels_that_share_no_more_than_a_season_have_no_lead() -> None:
 
 def test_the_mean_correlation_is_the_one_the_primer_sees() -> None:
     series = torch.randn(101, 3).double()
-    found = correlations(window_spectra(series, 13, 6), 13)
+    found = mean_correlation(series, 13, 6)
     windows = series.unfold(0, 13, 6)
-    centred = windows - windows.mean(-1, keepdim=True)
-    slow = lead_lag(centred / centred.square().mean(-1, keepdim=True).sqrt()).mean(0)
+    centered = windows - windows.mean(-1, keepdim=True)
+    slow = lead_lag(centered / centered.square().mean(-1, keepdim=True).sqrt()).mean(0)
     for lag in range(-6, 7):
         torch.testing.assert_close(found[..., 6 + lag], slow[..., lag % 13])
 
@@ -88,14 +82,14 @@ def test_a_level_that_cannot_be_honoured_is_refused() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"base": "identity"}, {"sparsity": 0.4, "tokens": 5}, {"grouped": False}])
-def test_the_deviation_of_a_primer_is_that_of_the_materialised_filters(options: dict[str, object]) -> None:
+def test_the_distance_from_the_mean_filter_is_that_of_the_materialized_filters(options: dict[str, object]) -> None:
     primer = Primer(length=13, d_model=12, n_heads=3, hidden=6, gain=1.0, **options).double()  # type: ignore[arg-type]
     prime: Prime = primer(torch.randn(2, 5, 13).double())
     filters = prime.materialize()[:, :3, :3]
     mean = filters.mean((1, 2), keepdim=True)
     size = filters.square().sum(-1).mean((1, 2)).sqrt()
     slow = (filters - mean).square().sum(-1).sqrt() / size[:, None, None]
-    torch.testing.assert_close(primer_deviation(prime, 3), slow)
+    torch.testing.assert_close(distance_from_mean_filter(prime, 3), slow)
 
 
 def windows_of(channels: int, *, rows: int = 61, time_features: int = 0) -> Windows:
@@ -122,7 +116,7 @@ def test_attention_is_averaged_over_layers_heads_and_windows() -> None:
             batch = windows.batch(torch.tensor([number]))
             model(batch.x, batch.time_features)
     slow = torch.stack([one[0].mean(0)[:3, :3] for one in maps]).mean(0)
-    attention, primer = look_inside(model, windows, channels=3, batch_size=11)
+    attention, primer = channel_maps(model, windows, channels=3, batch_size=11)
     assert attention is not None and primer is not None
     np.testing.assert_allclose(attention, slow.double().numpy(), rtol=1e-5)
     assert (attention.sum(axis=1) < 1).all()  # the rest goes to the calendar
@@ -130,7 +124,7 @@ def test_attention_is_averaged_over_layers_heads_and_windows() -> None:
 
 
 def test_a_model_without_attention_or_primer_has_none() -> None:
-    assert look_inside(create_model("dlinear", lookback=13, horizon=7, channels=3), windows_of(3), channels=3) == (
+    assert channel_maps(create_model("dlinear", lookback=13, horizon=7, channels=3), windows_of(3), channels=3) == (
         None,
         None,
     )
@@ -165,16 +159,16 @@ def test_pairs_are_listed_once_with_the_strongest_first() -> None:
     assert pairs["time"].tolist() == [pd.Timedelta("2h"), pd.Timedelta(0)]
 
 
-def test_concentration_tells_an_even_look_from_one_at_a_single_channel() -> None:
+def test_concentration_tells_uniform_attention_from_attention_to_one_channel() -> None:
     even = relations(np.full((3, 3), 0.25)).concentration()
-    assert (even.share, even.entropy, even.diagonal, even.calendar) == pytest.approx((1 / 3, 1, 1 / 3, 0.25))
+    assert (even.fraction, even.entropy, even.diagonal, even.calendar) == pytest.approx((1 / 3, 1, 1 / 3, 0.25))
     one = relations(np.array([[0, 1.0, 0]] * 3)).concentration()
-    assert (one.channel, one.share, one.entropy, one.diagonal) == ("b", 1.0, 0.0, pytest.approx(1 / 3))
+    assert (one.channel, one.fraction, one.entropy, one.diagonal) == ("b", 1.0, 0.0, pytest.approx(1 / 3))
     with pytest.raises(InputError, match="no attention between channels"):
         relations().concentration()
 
 
-# ---------------------------------------------------------------- sensor_ablation
+# ---------------------------------------------------------------- sensor ablation
 
 
 class Copies(nn.Module):
@@ -185,31 +179,31 @@ class Copies(nn.Module):
         return last.expand(-1, 7, -1)
 
 
-def test_what_is_lost_with_a_sensor_is_computed_by_losing_it() -> None:
+def test_sensor_ablation_measures_the_error_with_the_channel_held() -> None:
     steps = torch.arange(61.0)
     base = torch.stack([torch.sin(steps / 5), torch.sin(steps / 5) + 0.1, torch.cos(steps / 3)], dim=1)
     windows = Windows(series=base, time_features=None, start=0, lookback=13, horizon=7)
     for hold in ("mean", "last"):
-        fragile = ablate_sensors(
+        ablation = ablate_sensors(
             Copies(), windows, names=["source", "copy", "alone"], targets=3, hold=hold, batch_size=11
         )
         errors = {}
-        for lost in (None, 0):
+        for held in (None, 0):
             batch = windows.batch(torch.arange(len(windows)))
             x = batch.x.clone()
-            if lost is not None:
-                x[..., lost] = 0 if hold == "mean" else x[:, :1, lost]
-            errors[lost] = (Copies()(x) - batch.y).square().mean((0, 1))
+            if held is not None:
+                x[..., held] = 0 if hold == "mean" else x[:, :1, held]
+            errors[held] = (Copies()(x) - batch.y).square().mean((0, 1))
         by_hand = (errors[0] / errors[None] - 1)[1].item()
-        assert fragile.growth.loc["copy", "source"] == pytest.approx(by_hand, rel=1e-5)
-        assert (fragile.growth.loc["alone", ["source", "copy"]] == 0).all()
-        assert (fragile.growth["copy"] == 0).all()  # nobody looks at it, not even its own forecast
-    assert fragile.single_points() == ["source"]
-    assert fragile.summary.index[0] == "source" and fragile.summary.loc["source", "channel"] == "copy"
+        assert ablation.growth.loc["copy", "source"] == pytest.approx(by_hand, rel=1e-5)
+        assert (ablation.growth.loc["alone", ["source", "copy"]] == 0).all()
+        assert (ablation.growth["copy"] == 0).all()  # no forecast depends on it, not even its own
+    assert ablation.single_points() == ["source"]
+    assert ablation.summary.index[0] == "source" and ablation.summary.loc["source", "channel"] == "copy"
 
 
-def test_an_unknown_way_to_lose_a_sensor_lists_the_known() -> None:
-    with pytest.raises(InputError, match="unknown way to lose a sensor 'zero'.*last, mean"):
+def test_an_unknown_ablation_lists_the_known() -> None:
+    with pytest.raises(InputError, match="unknown sensor ablation 'zero'.*last, mean"):
         ablate_sensors(Copies(), windows_of(3), names=["a", "b", "c"], targets=3, hold="zero")
 
 
@@ -231,10 +225,10 @@ def test_a_fitted_forecaster_names_what_it_finds() -> None:
     assert found.lead_time is not None
     assert found.lead_time.loc["driver 0 after 3", "driver 0"] == -pd.Timedelta("3h")
     assert found.pairs()["leader"].tolist() == ["driver 0"]
-    fragile = forecaster.sensor_ablation()
-    assert list(fragile.growth.index) == list(fragile.growth.columns) == names
-    own = np.diag(fragile.growth)
-    assert (own[[0, 2]] > 0).all()  # who loses its own past forecasts worse
+    ablation = forecaster.sensor_ablation()
+    assert list(ablation.growth.index) == list(ablation.growth.columns) == names
+    own = np.diag(ablation.growth)
+    assert (own[[0, 2]] > 0).all()  # a channel without its own past is forecast worse
 
 
 @pytest.mark.parametrize(

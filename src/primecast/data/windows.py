@@ -202,6 +202,18 @@ class Windows:
         return replace(self, series=self.series.to(device), time_features=time_features)
 
 
+def evenly_spaced(total: int, most: int) -> Int64[Tensor, "w"]:
+    """Return at most `most` of the numbers 0 .. total - 1, evenly spaced, the first one included.
+
+    Consecutive windows share all but one row, so a few evenly spaced ones say nearly as much as all.
+
+    >>> evenly_spaced(10, 4).tolist(), evenly_spaced(3, 4).tolist()
+    ([0, 2, 5, 7], [0, 1, 2])
+    """
+    count = min(most, total)
+    return torch.arange(count) * total // count
+
+
 @dataclass(frozen=True)
 class Splits:
     train: Windows

@@ -29,7 +29,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int64
 from torch import nn
 
-from primecast.analysis.relations import Relations, SensorAblation, ablate_sensors, relate
+from primecast.analysis.relations import Relations, relate
+from primecast.analysis.sensor_ablation import SensorAblation, ablate_sensors
 from primecast.data.formats import to_numbers
 from primecast.data.windows import Scaler, split
 from primecast.errors import InputError, format_list, unknown

@@ -210,7 +210,7 @@ def _concentrated(relations: Any, most: str) -> str:
     found = relations.concentration()
     text = (
         f"Concentration index {1 - found.entropy:.3f} (0: all channels get the same, 1: one gets everything). {most} "
-        f"{found.channel}: {100 * found.share:.0f} % of all; even would be {100 / channels:.0f} %."
+        f"{found.channel}: {100 * found.fraction:.0f} % of all; even would be {100 / channels:.0f} %."
     )
     if found.calendar > 0.005:
         text += f" The calendar gets {100 * found.calendar:.0f} % beside the channels."
