@@ -195,6 +195,22 @@ def mechanism_by_loops(
     return torch.sigmoid(x @ w["gate.weight"].T) * out if name == "gated" else out
 
 
+def table_filters_by_loops(
+    table: np.ndarray, weight: np.ndarray, offset: np.ndarray, gains: np.ndarray, *, start: float
+) -> np.ndarray:
+    """F_ij = start + sum_m GELU(w_m . s_ij + c_m) u_m: s (n, n, width), w (h m, width), u (h, m, k) -> (n, n, h k)."""
+    tokens, (heads, units, size) = len(table), gains.shape
+    out = np.full((tokens, tokens, heads * size), start)
+    for i in range(tokens):
+        for j in range(tokens):
+            for h in range(heads):
+                for m in range(units):
+                    z = float(weight[h * units + m] @ table[i, j] + offset[h * units + m])
+                    activation = z * 0.5 * (1 + math.erf(z / math.sqrt(2)))
+                    out[i, j, h * size : (h + 1) * size] += activation * gains[h, m]
+    return out
+
+
 def directional_by_loops(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, filters: np.ndarray, *, heads: int, w: float, gamma: float
 ) -> np.ndarray:

@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
@@ -27,7 +27,7 @@ from primecast.nn.pair_features import (
 )
 from primecast.nn.primer import ACTIVATIONS, KINDS, Overhead, Primer, build_primer, parameter_overhead
 from primecast.nn.swap import swap_attention
-from tests.reference import lead_lag_by_sums
+from tests.reference import lead_lag_by_sums, table_filters_by_loops
 
 B, N, L, D, H, R = 2, 5, 17, 33, 3, 7
 
@@ -351,6 +351,25 @@ def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None
     names = {name for name, _ in primer("random").named_parameters()}
     assert "first.0.table" not in names
     assert "first.0.table" in {name for name, _ in primer("free").named_parameters()}
+
+
+@pytest.mark.parametrize(("kind", "start"), [("random", 1.0), ("free", 0.0)])
+def test_the_vectors_of_pairs_pass_a_two_layer_network_around_its_base(kind: str, start: float) -> None:
+    made = primer(kind)
+    nn.init.normal_(made.offset)
+    (layer,) = made.first
+    parts = (layer.table, layer.weight, made.offset, made.gains)
+    expected = table_filters_by_loops(*(z.detach().numpy() for z in parts), start=start)
+    filters = made(windows()).materialize()
+    assert_close(filters, torch.from_numpy(expected).expand_as(filters), rtol=1e-10, atol=1e-12)
+
+
+def test_a_random_primer_starts_around_standard_attention() -> None:
+    torch.manual_seed(0)
+    filters = Primer("random", length=L, d_model=64, n_heads=8, tokens=20)(torch.randn(1, 20, L)).materialize().detach()
+    assert abs(float(filters.mean()) - 1) < 0.05 and float(filters.std()) < 0.5
+    learned = primer("random", learn_base=True).base
+    assert learned is not None and torch.equal(learned, torch.ones_like(learned))
 
 
 def test_features_of_ones_own_make_a_primer() -> None:

@@ -145,7 +145,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": torch.tanh,
 }
-BASES = {"zero": 0.0, "identity": 1.0}
+BASES = ("zero", "identity")
 FORMS = ("auto", "pairs", "matrix")
 PAIRINGS = {
     "own": "each pair has the activations of its own features",
@@ -165,7 +165,8 @@ class Primer(nn.Module):
     hidden:     hidden units in all; 2 per head when None. grouped: each head reads its own share of them, at the cost
                 of that share; otherwise (dense) every head reads all.
     activation: a name in ACTIVATIONS.
-    base:       "zero": F = MLP(s), starts small. "identity": F = 1 + MLP(s), starts near standard attention.
+    base:       "zero": F = MLP(s), starts small. "identity": F = 1 + MLP(s), starts near standard attention. Kind
+                "random" always has the identity, as in the paper: "centered around 1.0", to start at standard attention.
     learn_base: makes the base a parameter, the bias of the last layer.
     gain:       deviation of the gains u at the start; 0 with base "identity" starts exactly at standard attention.
     scale:      factor on the weights of the first layer at the start.
@@ -251,7 +252,7 @@ class Primer(nn.Module):
         self.prime_self = prime_self
         self.prime_covariates = prime_covariates
         self.pairing = pairing
-        self.identity = base == "identity"
+        self.identity = base == "identity" or kind == "random"
 
         self.first = _first_layers(
             kind,
@@ -275,7 +276,7 @@ class Primer(nn.Module):
         stack = () if layers is None else (layers,)
         size = d_model // n_heads
         self.gains = nn.Parameter(gain * torch.randn(*stack, n_heads, hidden // self.groups, size))
-        self.base = nn.Parameter(torch.full((*stack, n_heads, size), BASES[base])) if learn_base else None
+        self.base = nn.Parameter(torch.full((*stack, n_heads, size), float(self.identity))) if learn_base else None
 
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("unprimed", _draw_pairs(tokens, sparsity, generator))
