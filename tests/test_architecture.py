@@ -89,7 +89,7 @@ def test_public_names_are_listed_once_and_exist() -> None:
     assert set(primecast.__all__) < set(dir(primecast))
     assert primecast.__version__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = primecast.nothing  # type: ignore[attr-defined]
+        _ = primecast.nothing
 
 
 def test_importing_primecast_imports_nothing_heavy_and_takes_under_0_3_seconds() -> None:

@@ -340,7 +340,7 @@ def test_torch_func_transforms_what_is_otherwise_computed_in_blocks() -> None:
 def test_a_forward_derivative_is_the_product_with_the_gradient() -> None:
     q, k, v = (t.detach() for t in tensors())
     p, along = prime(), torch.randn_like(q)
-    _, change = torch.func.jvp(lambda q: attend(q, k, v, prime=p).sum(), (q,), (along,))
+    change: Tensor = torch.func.jvp(lambda q: attend(q, k, v, prime=p).sum(), (q,), (along,))[1]
     slope = torch.func.grad(lambda q: attend(q, k, v, prime=p).sum())(q)
     assert_close(change, (slope * along).sum())
 
@@ -360,10 +360,10 @@ def test_the_result_has_the_type_of_the_values_whatever_the_type_of_the_primer(
     primer = Prime(p.phi.to(others), p.gains.to(others), None if p.base is None else p.base.to(others))
     exact = [z.double() for z in given]
     wide = Prime(primer.phi.double(), primer.gains.double(), None if primer.base is None else primer.base.double())
-    for build in (lambda p: p, lambda p: p.materialize()):
-        out = attend(*given, prime=build(primer), modulate=modulate, mask=mask)
+    for own_primer, wide_primer in ((primer, wide), (primer.materialize(), wide.materialize())):
+        out = attend(*given, prime=own_primer, modulate=modulate, mask=mask)
         assert out.dtype == own
-        assert_close(out.double(), attend(*exact, prime=build(wide), modulate=modulate), rtol=0.1, atol=0.3)
+        assert_close(out.double(), attend(*exact, prime=wide_primer, modulate=modulate), rtol=0.1, atol=0.3)
 
 
 def test_dropout_keeps_the_expectation_of_primed_attention() -> None:
@@ -438,7 +438,7 @@ def test_every_mechanism_is_static_until_it_is_primed(name: str, primed: bool) -
     if isinstance(module, Gated):
         nn.init.zeros_(module.gate.weight)
     if isinstance(module, Differential):
-        module.norm = nn.Identity()
+        module.norm = nn.Identity()  # type: ignore[assignment]
     out = module(q, k, only, x, AttentionArgs(prime=p if primed else None, modulate="v"))
     ranks = [int(torch.linalg.matrix_rank(head, rtol=1e-8)) for head in split_heads(out, 4)[0]]
     assert all(rank > 1 for rank in ranks) if primed else all(rank == 1 for rank in ranks)
@@ -448,7 +448,7 @@ def test_every_mechanism_is_static_until_it_is_primed(name: str, primed: bool) -
 def test_a_hook_sees_the_weights_of_every_mechanism_and_changes_nothing(name: str) -> None:
     module, inputs, p = mechanism_case(name)
     before, seen = module(*inputs, AttentionArgs(prime=p)), []
-    module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[operator, union-attr]
+    module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[union-attr]
     assert_close(module(*inputs, AttentionArgs(prime=p)), before)
     assert seen[0].shape == (2, 2 if name == "differential" else 4, 7, 7)
     sums = seen[0].sum(-1)
@@ -459,7 +459,7 @@ def test_a_hook_sees_the_weights_of_every_mechanism_and_changes_nothing(name: st
 def test_differential_rows_sum_to_one_minus_lambda() -> None:
     module, inputs, _ = mechanism_case("differential", depth=3)
     seen: list[Tensor] = []
-    module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[operator, union-attr]
+    module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[union-attr]
     module(*inputs, AttentionArgs())
     a, b, c, d = module.vectors  # type: ignore[misc]
     strength = (a @ b).exp() - (c @ d).exp() + 0.8 - 0.6 * math.exp(-0.9)
@@ -614,7 +614,11 @@ def test_numbers_are_not_a_mask(monkeypatch: pytest.MonkeyPatch, primed: bool) -
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no such checks
     q, k, v = tensors()
     p, mask = prime() if primed else None, torch.zeros(1, 1, Q, J, dtype=torch.float64)
-    for function in (lambda: attend(q, k, v, prime=p, mask=mask), lambda: attention_weights(q, k, prime=p, mask=mask)):
+    calls: list[Callable[[], Tensor]] = [
+        lambda: attend(q, k, v, prime=p, mask=mask),
+        lambda: attention_weights(q, k, prime=p, mask=mask),
+    ]
+    for function in calls:
         with pytest.raises(InputError, match="the mask is of torch.float64; it must be of torch.bool, True where i"):
             function()
 

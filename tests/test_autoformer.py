@@ -1,5 +1,6 @@
 """Autoformer is what its paper says: delays found and summed as by loops, nothing of the future but its calendar."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -153,7 +154,7 @@ def test_autoformer_has_the_published_number_of_parameters(channels: int, expect
             horizon=96,
             channels=channels,
             n_time_features=4,
-            **published("autoformer", "ETTh1", 96).model,
+            **dict[str, Any](published("autoformer", "ETTh1", 96).model),
         )
     assert sum(p.numel() for p in model.parameters()) == expected
 
@@ -181,7 +182,7 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
 
     def circular(name: str, z: Tensor) -> Tensor:
         weight = w[f"{name}.weight"]
-        return sum(z.roll(1 - step, dims=1) @ weight[:, :, step].T for step in range(3))
+        return torch.stack([z.roll(1 - step, dims=1) @ weight[:, :, step].T for step in range(3)]).sum(0)
 
     def correlate(name: str, z: Tensor, memory: Tensor) -> Tensor:
         q, k, v = linear(f"{name}.query", z), linear(f"{name}.key", memory), linear(f"{name}.value", memory)
@@ -210,11 +211,12 @@ def test_autoformer_is_the_sum_of_its_published_parts(training: bool) -> None:
     trend = torch.cat([trend_of(x)[:, -6:], x.mean(1, keepdim=True).repeat(1, S, 1)], 1)
     z = circular("embed_future.values", season) + linear("embed_future.marks", time_features[:, L - 6 :])
     trends = torch.zeros_like(z)
-    for part in (
+    parts: list[Callable[[Tensor], Tensor]] = [
         lambda z: correlate("decoders.0.attention", z, z),
         lambda z: correlate("decoders.0.cross", z, memory),
         lambda z: feed("decoders.0.feed", z),
-    ):
+    ]
+    for part in parts:
         z = z + part(z)
         trends = trends + trend_of(z)
         z = z - trend_of(z)

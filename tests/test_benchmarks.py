@@ -18,6 +18,7 @@ import measure
 import summary
 import training
 from measure import Others, Rows
+from primecast.nn.attention import Prime, attend
 
 NAMES = [
     "core_rank1_vs_sdpa", "core_rank2_vs_sdpa", "dense_vs_materialized_time", "dense_vs_materialized_memory",
@@ -119,11 +120,11 @@ def test_a_missing_environment_says_how_to_make_it(monkeypatch: pytest.MonkeyPat
 
 def test_every_contender_of_the_core_is_checked_against_the_materialised_form(monkeypatch: pytest.MonkeyPatch) -> None:
     attention.check()
-    right = attention.attend
+    right = attend
     monkeypatch.setattr(
         attention,
         "attend",
-        lambda q, k, v, *, prime: right(q, k, v, prime=prime) * (1.001 if isinstance(prime, attention.Prime) else 1),
+        lambda q, k, v, *, prime: right(q, k, v, prime=prime) * (1.001 if isinstance(prime, Prime) else 1),
     )
     with pytest.raises(AssertionError, match="not close"):
         attention.check()
@@ -140,7 +141,8 @@ def test_the_core_asks_for_a_gradient_of_every_input() -> None:
 
 def test_features_reach_every_parameter_but_the_gains() -> None:
     calls = attention.feature_calls(attention.Shape(2, 5, 8 * 3))
-    lags, instantaneous, offset = sorted((tuple(g.shape) for g in calls["features"]()), key=len, reverse=True)
+    gradients: Any = calls["features"]()
+    lags, instantaneous, offset = sorted((tuple(g.shape) for g in gradients), key=len, reverse=True)
     assert {lags, instantaneous} == {(16, 96), (16, 3)} and offset == (16,)
 
 
@@ -260,7 +262,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(install, "build_primecast", lambda: None)
     monkeypatch.setattr(install, "wheels_of", lambda name: {"torch": 10**8, name: 10**6, "numpy": 10**7})
     monkeypatch.setattr(install, "run_demo", lambda _: (5.0, 7.0))
-    monkeypatch.setattr(install.subprocess, "run", lambda command, **_: ran.append(command[-1]))
+    monkeypatch.setattr("subprocess.run", lambda command, **_: ran.append(command[-1]))
     monkeypatch.setattr(measure, "settle", lambda: None)
     return ran
 

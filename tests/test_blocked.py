@@ -1,6 +1,7 @@
 """The blocked form with its gradient by hand is the plain factored form, whatever the size of a block."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,14 @@ def test_blocked_equals_plain_in_forward_and_all_gradients(
 def test_blocked_equals_plain_at_any_shape(
     batch: int, heads: int, asking: int, answering: int, size: int, units: int, grouped: bool, base: bool
 ) -> None:
-    sizes = {"batch": batch, "heads": heads, "asking": asking, "answering": answering, "size": size, "units": units}
+    sizes: dict[str, Any] = {
+        "batch": batch,
+        "heads": heads,
+        "asking": asking,
+        "answering": answering,
+        "size": size,
+        "units": units,
+    }
     compare(case(grouped=grouped, base=base, **sizes), rtol=1e-9, grad_rtol=1e-9)
 
 
@@ -102,11 +110,12 @@ def test_bfloat16_errs_at_most_twice_as_much_as_the_plain_formula_in_bfloat16() 
 def test_gradcheck_passes_with_dropout_drawn_from_one_seed(grouped: bool) -> None:
     given_case = case(grouped=grouped, base=True, batch=2, heads=2, asking=3, answering=2, size=2, units=2)
 
-    def function(*tensors: Tensor) -> Tensor:
+    def function(*tensors: Any) -> Tensor:
         torch.manual_seed(7)
-        return blocked_attention(*tensors, dropout=0.4)  # type: ignore[arg-type]
+        q, k, v, phi, gains, base = tensors
+        return blocked_attention(q, k, v, phi, gains, base, dropout=0.4)
 
-    assert torch.autograd.gradcheck(function, given_case)
+    assert torch.autograd.gradcheck(function, given_case)  # type: ignore[arg-type]
 
 
 def test_dropout_keeps_the_expectation_and_is_drawn() -> None:

@@ -199,7 +199,7 @@ def test_a_csv_set_puts_the_target_last_and_keeps_dates_apart(tmp_path: Path, mo
 def test_flaws_of_a_published_set_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch, "Weather", rows=7, channels=3)
     frame = small_csv(rows=7)
-    frame.loc[3, "date"] = frame.loc[2, "date"]  # a stamp twice, and a gap after it
+    frame["date"] = frame["date"].where(frame.index != 3, frame["date"][2])  # a stamp twice, and a gap after it
     frame.loc[4, "a"] = -9999.0
     (tmp_path / "weather.csv").write_bytes(frame.to_csv(index=False, lineterminator="\r\n").encode())
     dataset = load_dataset("Weather", tmp_path)
@@ -486,7 +486,7 @@ def test_nyc_weather_is_a_regular_frame_with_its_gaps() -> None:
 def test_impossible_weather_is_a_gap() -> None:
     frame = nyc_weather()
     assert frame["EWR wind_speed"].max() < 50
-    assert np.isnan(frame.at[pd.Timestamp("2013-02-12 08:00", tz="UTC"), "EWR wind_speed"])
+    assert np.isnan(frame["EWR wind_speed"][pd.Timestamp("2013-02-12 08:00", tz="UTC")])
     spike = pd.Timestamp("2013-05-09 02:00", tz="UTC")
     assert frame.loc[spike, ["JFK temp", "JFK dewp"]].isna().all()
     assert frame.loc[spike, ["EWR temp", "LGA temp", "JFK humid"]].notna().all()

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -108,7 +109,7 @@ def test_a_study_goes_from_specs_to_table_and_figure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     settings = {"epochs": 1, "d_model": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
-    sizes = {"horizon": 7, "lookback": 13, "settings": settings}
+    sizes: dict[str, Any] = {"horizon": 7, "lookback": 13, "settings": settings}
     specs = [Spec(dataset="nyc-weather", attention=name, **sizes) for name in ("standard", "prime")]
     monkeypatch.setattr("primecast.experiments.studies.sparsity.specs", lambda quick=False: specs)
     folders = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "results")]

@@ -117,7 +117,7 @@ def train(
         return rename(self, target)
 
     masks: list[Tensor] = []
-    model.dropout.register_forward_hook(lambda module, inputs, out: masks.append(out == 0))
+    model.get_submodule("dropout").register_forward_hook(lambda module, inputs, out: masks.append(out == 0))
     if "state" in changes:
         changes["state"] = Path(changes["state"])
     report: dict[str, Any] = {}

@@ -135,7 +135,7 @@ def test_patches_that_do_not_cover_the_window_are_refused(patch: int, stride: in
 @given(width=st.integers(1, 4), wide=st.integers(1, 20), layers=st.integers(0, 3), lookback=st.integers(16, 60))
 def test_patchtst_parameters_follow_the_formula(width: int, wide: int, layers: int, lookback: int) -> None:
     d, count, h = 2 * width, (lookback - 16) // 8 + 2, 5
-    sizes = {"d_model": d, "n_heads": 2, "d_ff": wide, "n_layers": layers}
+    sizes: dict[str, Any] = {"d_model": d, "n_heads": 2, "d_ff": wide, "n_layers": layers}
     forecaster = create_model("patchtst", lookback=lookback, horizon=h, channels=3, **sizes)
     block = 4 * (d * d + d) + 2 * d * wide + wide + d + 4 * d
     assert sum(p.numel() for p in forecaster.parameters()) == 17 * d + count * d + layers * block + (count * d + 1) * h

@@ -8,6 +8,7 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ LONG = {**TINY, "epochs": 15, "patience": 15}
 
 def tiny(seed: int = 0, **settings: object) -> Spec:
     """Two seconds on an idle core, most of them for starting Python."""
-    sizes = {"horizon": 7, "lookback": 13}
+    sizes: dict[str, Any] = {"horizon": 7, "lookback": 13}
     return Spec(dataset="nyc-weather", attention="standard", **sizes, seed=seed, settings={**TINY, **settings})
 
 

@@ -197,7 +197,7 @@ def test_other_names_for_one_run_have_one_key(one: dict[str, Any], other: dict[s
 
 
 def test_everything_that_influences_a_run_changes_its_key() -> None:
-    specs = [
+    specs: list[dict[str, Any]] = [
         {}, {"dataset": "ETTh2"}, {"model": "gat"}, {"attention": "standard"}, {"horizon": 192}, {"lookback": 48},
         {"seed": 1}, {"attention": "gated"}, {"attention": "standard-zero-output"}, {"probes": ("maps",)},
     ]  # fmt: skip
@@ -263,7 +263,7 @@ def test_settings_written_out_are_those_the_model_is_built_with(name: str) -> No
     spec = Spec(dataset="ETTh1", model=name)
     settings = settings_of(resolve(spec), spec)
     assert json.loads(json.dumps(settings)) == settings
-    sizes = {"lookback": 96, "horizon": 24, "channels": 3, "seed": 0}
+    sizes: dict[str, Any] = {"lookback": 96, "horizon": 24, "channels": 3, "seed": 0}
     written, resolved = (
         create_model(name, **sizes, **options)
         for options in (_without_defaults(settings["model"]), resolve(spec).model)
@@ -298,7 +298,7 @@ def test_the_fingerprint_is_of_the_values_however_they_are_stored(tmp_path: Path
 @pytest.mark.parametrize("model", ["itransformer", "timer_xl", "gat"])
 @pytest.mark.parametrize("primed", ["prime", "prime-free"])
 def test_standard_and_prime_with_one_seed_start_from_the_same_weights(model: str, primed: str) -> None:
-    sizes = {"lookback": 96, "horizon": 7, "channels": 3, "d_model": 16, "seed": 5}
+    sizes: dict[str, Any] = {"lookback": 96, "horizon": 7, "channels": 3, "d_model": 16, "seed": 5}
     standard, prime = (
         dict(create_model(model, **sizes, **attention_options(model, attention)).named_parameters())
         for attention in ("standard", primed)
@@ -355,15 +355,12 @@ def test_rates_device_and_precision_go_to_training() -> None:
     assert plan.training["rates"] == {"primer": 10, "head": 2} and plan.training["precision"] == "bf16"
     assert "device" not in plan.training
     quick = {**QUICK, "d_model": 8, "n_heads": 1, "batch_size": 2048}
-    sizes = {"dataset": "nyc-weather", "lookback": 13, "horizon": 7}
-    slow, fast = (
-        run(Spec(**sizes, settings=quick | rates), progress="off")  # type: ignore[arg-type]
-        for rates in ({}, {"rate.primer": 10.0})
-    )
+    sizes: dict[str, Any] = {"dataset": "nyc-weather", "lookback": 13, "horizon": 7}
+    slow, fast = (run(Spec(**sizes, settings=quick | rates), progress="off") for rates in ({}, {"rate.primer": 10.0}))
     assert slow.fields["mse"] != fast.fields["mse"]
     assert fast.fields["settings"]["training"]["rates"] == {"primer": 10.0}
     with pytest.raises(InputError, match="backbone"):
-        run(Spec(**sizes, settings={**quick, "rate.backbone": 2}), progress="off")  # type: ignore[arg-type]
+        run(Spec(**sizes, settings={**quick, "rate.backbone": 2}), progress="off")
 
 
 @pytest.mark.parametrize(
@@ -384,7 +381,7 @@ def test_a_changed_future_never_changes_a_past_score(attention: str) -> None:
     """Rows from the middle of the test part on are changed: the windows that end before them score as before."""
     dataset = load_dataset("nyc-weather")
     options = attention_options("itransformer", attention)
-    sizes = {"lookback": 24, "horizon": 12, "channels": 24, "n_time_features": 4, "d_model": 16}
+    sizes: dict[str, Any] = {"lookback": 24, "horizon": 12, "channels": 24, "n_time_features": 4, "d_model": 16}
     model = create_model("itransformer", **sizes, seed=0, **options)
     before = split(dataset, lookback=24, horizon=12).test
     border = before.start + len(before) // 2

@@ -114,7 +114,9 @@ def test_attention_on_edges_equals_loops_in_forward_and_gradients(scoring: str, 
     slow = attention.out(
         join_heads(
             edge_attention_by_loops(
-                *(split_heads(part, H) for part in (query, key, value)),
+                split_heads(query, H),
+                split_heads(key, H),
+                split_heads(value, H),
                 [(int(i), int(j)) for i, j in edges.mT],
                 scoring=scoring,
                 vectors=None if scoring == "dot" else attention.score,
@@ -210,13 +212,13 @@ def test_with_dot_scoring_it_is_itransformer_masked_by_its_graph(primer: Any, de
         "itransformer", lookback=L, horizon=S, channels=N, n_time_features=M, d_model=D, n_heads=H, primer=primer
     )
     dense.load_state_dict({name: value for name, value in sparse.state_dict().items() if name != "edges"})
-    dense = dense.double().eval()
     assert isinstance(dense, ITransformer)
+    dense = dense.double().eval()
     x, time_features = inputs()
     up = torch.randn(B, S, N, dtype=torch.float64)
     if density < 1:
         for block in dense.blocks:
-            block.attention.register_forward_pre_hook(
+            block.get_submodule("attention").register_forward_pre_hook(
                 lambda module, args, kwargs: (args, kwargs | {"mask": mask_of(sparse.edges)[None, None]}),
                 with_kwargs=True,
             )
@@ -226,7 +228,7 @@ def test_with_dot_scoring_it_is_itransformer_masked_by_its_graph(primer: Any, de
     (slow * up).sum().backward()
     gradients = {name: p.grad for name, p in dense.named_parameters()}
     for name, parameter in sparse.named_parameters():
-        assert_close(parameter.grad, gradients[name], msg=lambda text, name=name: f"{name}: {text}")
+        assert_close(parameter.grad, gradients[name], msg=f"{name}: {{}}".format)
 
 
 @pytest.mark.parametrize("scoring", list(SCORINGS))

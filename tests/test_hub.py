@@ -82,7 +82,7 @@ class Hub(types.ModuleType):
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     stand_in = Hub(tmp_path / "hub")
     monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in)
-    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", stand_in.errors)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", stand_in.errors)
     return stand_in
 
 

@@ -92,7 +92,8 @@ def test_ids_that_are_whole_numbers_come_back_as_such(tmp_path: Path) -> None:
 
 def test_columns_of_several_levels_are_refused_before_any_is_looked_at() -> None:
     frame = hourly().set_axis(pd.MultiIndex.from_product([["temp"], ["x", "y", "z"]]), axis=1)
-    for options in ({}, {"time": "temp"}, {"id": "temp"}):
+    ways: list[dict[str, Any]] = [{}, {"time": "temp"}, {"id": "temp"}]
+    for options in ways:
         with pytest.raises(InputError, match=r"column names have 2 levels .* the first \('temp', 'x'\)"):
             open_table(frame.reset_index(drop=True), **options)
 

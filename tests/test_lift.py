@@ -1,7 +1,7 @@
 """LIFT: leads are found where they were planted, the refiner is its formula, and a frozen backbone stays as it was."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from primecast.data.windows import Batch
 from primecast.errors import InputError
 from primecast.experiments.experiment import Spec, resolve
 from primecast.models import create_model, lift, list_models
@@ -197,7 +198,7 @@ def test_what_a_leader_did_last_changes_the_forecast_of_its_follower() -> None:
 
 @pytest.mark.parametrize("name", [name for name in list_models() if name != "lift"])
 def test_every_model_can_be_the_backbone(name: str) -> None:
-    sizes = {"lookback": test_models.L, "horizon": test_models.S, "channels": test_models.N}
+    sizes: dict[str, Any] = {"lookback": test_models.L, "horizon": test_models.S, "channels": test_models.N}
     options = dict(test_models.SMALL.get(name, {}))
     n_time_features = options.pop("n_time_features", 0)
     model = create_model(
@@ -244,12 +245,6 @@ def test_what_cannot_be_used_is_said(options: dict[str, Any], message: str) -> N
 # ---------------------------------------------------------------- two stages
 
 
-class Sample(NamedTuple):
-    x: Tensor
-    y: Tensor
-    time_features: Tensor | None
-
-
 @dataclass
 class Held:
     """Windows held in memory, as `fit` takes them."""
@@ -260,8 +255,8 @@ class Held:
     def __len__(self) -> int:
         return len(self.x)
 
-    def batch(self, index: Tensor) -> Sample:
-        return Sample(self.x[index], self.y[index], None)
+    def batch(self, index: Tensor) -> Batch:
+        return Batch(self.x[index], self.y[index], None)
 
 
 def test_in_two_stages_the_first_trains_the_backbone_and_the_second_leaves_it_bit_identical() -> None:

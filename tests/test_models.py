@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.models import MODELS, create_model, default_attention, list_models, reads_time_features
+from primecast.models import MODELS, ModelEntry, create_model, default_attention, list_models, reads_time_features
 from primecast.nn.primer import Primer
 from primecast.storage.tensors import load_tensors, load_weights, save_tensors
 
@@ -41,19 +41,20 @@ def inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
     return x, torch.rand(B, L + S, M, dtype=dtype) - 0.5, torch.randn(B, S, N, dtype=dtype)
 
 
+def variants(entry: ModelEntry) -> list[dict[str, Any]]:
+    """The mechanisms of a model, each without and with a primer."""
+    others = [m for m in entry.mechanisms if m != "dot"]
+    found: list[dict[str, Any]] = [{}, *({"mechanism": m} for m in others)]
+    if entry.supports_primer:
+        found += [{"primer": kind} for kind in ("full", "free", "random")]
+        found += [{"mechanism": m, "primer": "full"} for m in others]
+    return found
+
+
 VARIANTS = [
     pytest.param(name, options, id=f"{name}-{'-'.join(map(str, options.values())) or 'plain'}")
     for name, entry in MODELS.items()
-    for options in (
-        [{}]
-        + [{"mechanism": mechanism} for mechanism in entry.mechanisms if mechanism != "dot"]
-        + ([{"primer": kind} for kind in ("full", "free", "random")] if entry.supports_primer else [])
-        + (
-            [{"mechanism": m, "primer": "full"} for m in entry.mechanisms if m != "dot"]
-            if entry.supports_primer
-            else []
-        )
-    )
+    for options in variants(entry)
 ]
 
 
@@ -128,12 +129,14 @@ def test_the_same_seed_makes_the_same_model(name: str) -> None:
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
-READERS = [(name, {}) for name in MODELS] + [("lift", {"backbone": name}) for name in ("itransformer", "patchtst")]
+READERS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in MODELS] + [
+    ("lift", {"backbone": name}) for name in ("itransformer", "patchtst")
+]
 
 
 @pytest.mark.parametrize(("name", "options"), READERS)
 def test_the_registry_says_which_models_read_time_features(name: str, options: dict[str, Any]) -> None:
-    sizes = {"lookback": 24, "horizon": 5, "channels": 3, "n_time_features": M}
+    sizes: dict[str, Any] = {"lookback": 24, "horizon": 5, "channels": 3, "n_time_features": M}
     patch = {"timer_xl": {"patch": 24}}.get(name, {})
     model = create_model(name, **sizes, attention="standard", **patch, **options).eval()
     with torch.no_grad():
@@ -196,7 +199,7 @@ def test_a_primed_model_forecasts_nothing_of_nothing(name: str) -> None:
     [(512, 3, 4_833_888), (256, 2, 841_568), (128, 2, 224_224), (64, 2, 63_008), (128, 6, 622_560)],
 )
 def test_itransformer_has_the_published_number_of_parameters(d_model: int, n_layers: int, expected: int) -> None:
-    sizes = {"lookback": 96, "horizon": 96, "channels": 7, "d_model": d_model, "n_layers": n_layers}
+    sizes: dict[str, Any] = {"lookback": 96, "horizon": 96, "channels": 7, "d_model": d_model, "n_layers": n_layers}
     model = create_model("itransformer", **sizes, attention="standard")
     assert sum(p.numel() for p in model.parameters()) == expected
 
@@ -231,9 +234,11 @@ def test_channel_vectors_change_nothing_at_the_start_and_tell_channels_apart_onc
     same = x[..., :1].expand_as(x)
     assert torch.allclose(knowing(same, time_features)[..., 0], knowing(same, time_features)[..., 1])
     knowing(x, time_features).square().sum().backward()
-    assert knowing.vectors.grad.shape == (N + M, 12) and knowing.vectors.grad.abs().sum(1).min() > 0
+    vectors = knowing.get_parameter("vectors")
+    assert vectors.grad is not None
+    assert vectors.grad.shape == (N + M, 12) and vectors.grad.abs().sum(1).min() > 0
     with torch.no_grad():
-        knowing.vectors[0] += 1
+        vectors[0] += 1
     assert not torch.allclose(knowing(same, time_features)[..., 0], knowing(same, time_features)[..., 1])
     with pytest.raises(InputError, match="made for 2 calendar features"):
         knowing(x)
@@ -241,21 +246,20 @@ def test_channel_vectors_change_nothing_at_the_start_and_tell_channels_apart_onc
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_the_default_attention_unless_it_is_asked_for_another(name: str) -> None:
-    sizes = {"lookback": L, "horizon": S, "channels": N, "seed": 0, **SMALL.get(name, {})}
-    weights, asked = (
-        create_model(name, **sizes, **a).state_dict() for a in ({}, {"attention": default_attention(name)})
-    )
+    sizes: dict[str, Any] = {"lookback": L, "horizon": S, "channels": N, "seed": 0, **SMALL.get(name, {})}
+    weights, asked = (create_model(name, **sizes, attention=a).state_dict() for a in (None, default_attention(name)))
     assert weights.keys() == asked.keys() and all(torch.equal(weights[key], asked[key]) for key in weights)
     primed = any(key.startswith("primer.") for key in weights)
     assert primed == MODELS[name].supports_primer
-    for other in [{"attention": "standard"}, *([{"primer": None}] if primed else [])]:
+    others: list[dict[str, Any]] = [{"attention": "standard"}, *([{"primer": None}] if primed else [])]
+    for other in others:
         assert not any(key.startswith("primer.") for key in create_model(name, **sizes, **other).state_dict())
     with pytest.raises(InputError, match=f"unknown attention of model {name} 'primed'"):
         create_model(name, **sizes, attention="primed")
 
 
 def test_a_primer_and_a_mechanism_win_over_the_attention_that_is_named() -> None:
-    sizes = {"lookback": L, "horizon": S, "channels": N, "d_model": 12, "n_heads": 2, "seed": 0}
+    sizes: dict[str, Any] = {"lookback": L, "horizon": S, "channels": N, "d_model": 12, "n_heads": 2, "seed": 0}
     ours = create_model("itransformer", **sizes, attention="prime-free", primer="full")
     given = create_model("itransformer", **sizes, primer="full")
     assert {n: p.shape for n, p in ours.named_parameters()} == {n: p.shape for n, p in given.named_parameters()}

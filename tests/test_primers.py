@@ -1,5 +1,7 @@
 """Primers: the features are what they are called, every fast way equals the slow one, and F is what was asked for."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -37,7 +39,7 @@ def windows(batch: int = B, tokens: int = N, length: int = L) -> Tensor:
 
 
 def primer(kind: object = "full", **options: object) -> Primer:
-    sizes = {"length": L, "d_model": D, "n_heads": H, "tokens": N}
+    sizes: dict[str, Any] = {"length": L, "d_model": D, "n_heads": H, "tokens": N}
     return Primer(kind, **{**sizes, **options}).double()  # type: ignore[arg-type]
 
 
@@ -176,7 +178,8 @@ def by_hand(module: Primer, series: Tensor) -> Tensor:
         first = head * units if module.groups > 1 else 0
         for unit in range(units):
             filters[:, :, :, head] += phi[..., first + unit, None] * module.gains[head, unit]
-    return filters.flatten(-2) + (0 if module.beta() is None else module.beta().flatten())
+    beta = module.beta()
+    return filters.flatten(-2) + (0 if beta is None else beta.flatten())
 
 
 @pytest.mark.parametrize("form", ["auto", "pairs", "matrix"])
@@ -345,7 +348,7 @@ def test_answering_pairing_has_one_primer_for_each_token_that_answers() -> None:
 
 
 def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None:
-    first, again, other = (primer("random", seed=s).first[0].table for s in (1, 1, 2))
+    first, again, other = (primer("random", seed=s).first[0].get_buffer("table") for s in (1, 1, 2))
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert abs(float(first.mean()) - 1) < 0.1
     names = {name for name, _ in primer("random").named_parameters()}
@@ -357,6 +360,7 @@ def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None
 def test_the_vectors_of_pairs_pass_a_two_layer_network_around_its_base(kind: str, start: float) -> None:
     made = primer(kind)
     nn.init.normal_(made.offset)
+    layer: Any
     (layer,) = made.first
     parts = (layer.table, layer.weight, made.offset, made.gains)
     expected = table_filters_by_loops(*(z.detach().numpy() for z in parts), start=start)
@@ -453,7 +457,7 @@ def test_windows_of_another_size_are_refused() -> None:
 
 
 def test_build_primer_takes_a_kind_a_mapping_a_primer_or_nothing() -> None:
-    sizes = {"length": L, "d_model": D, "n_heads": H, "tokens": N, "layers": 2}
+    sizes: dict[str, Any] = {"length": L, "d_model": D, "n_heads": H, "tokens": N, "layers": 2}
     ready = primer()
     assert build_primer(None, **sizes) is None
     assert build_primer(ready, **sizes) is ready
@@ -466,7 +470,7 @@ def test_build_primer_takes_a_kind_a_mapping_a_primer_or_nothing() -> None:
 
 
 def test_overhead_counts_the_primer_against_model_and_attention() -> None:
-    sizes = {"lookback": 96, "horizon": 96, "channels": 7, "d_model": 256}
+    sizes: dict[str, Any] = {"lookback": 96, "horizon": 96, "channels": 7, "d_model": 256}
     plain, primed = (create_model("itransformer", **sizes, primer=primer) for primer in (None, "full"))
     # 16 units: 96 lags + 3 features + offset in, and for each head 2 units x 32 gains out
     expected = 16 * (96 + 3 + 1) + 8 * 2 * 32

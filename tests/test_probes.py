@@ -96,8 +96,8 @@ def test_maps_are_the_mean_over_windows_and_heads(splits: Splits, primer: Any) -
     weights: list[list[Tensor]] = [[], [], []]
     primes: list[Prime] = []
     places = [module for module in model.modules() if isinstance(module, AttentionMap)]
-    for place, module in enumerate(places):
-        module.register_forward_hook(lambda module, args, out, place=place: weights[place].append(out))
+    for place, attention_map in enumerate(places):
+        attention_map.register_forward_hook(lambda module, args, out, place=place: weights[place].append(out))
     for module in model.modules():
         if isinstance(module, Primer):
             module.register_forward_hook(lambda module, args, out: primes.append(out))
@@ -155,7 +155,7 @@ def test_concentration_of_known_maps() -> None:
 def test_a_model_whose_maps_are_not_of_channels_is_refused(
     splits: Splits, dataset: Dataset, name: str, reason: str
 ) -> None:
-    options = {"patch": 24} if name == "timer_xl" else {}
+    options: dict[str, Any] = {"patch": 24} if name == "timer_xl" else {}
     own = split(dataset, lookback=48, horizon=HORIZON)
     model = create_model(
         name, lookback=48, horizon=HORIZON, channels=own.test.channels, d_model=8, n_heads=2, **options
@@ -276,7 +276,8 @@ def test_the_part_of_a_lag_is_its_derivative_times_itself(options: dict[str, Any
     finally:
         torch.set_default_dtype(torch.float32)
     lags = next(layer for layer in primer.first if isinstance(layer, LeadLag))
-    own = primer.first[-1].table if "pair_offsets" in options else torch.zeros(1, 3, 3, dtype=torch.float64)
+    parts: Any = primer.first
+    own = parts[-1].table if "pair_offsets" in options else torch.zeros(1, 3, 3, dtype=torch.float64)
     if "pair_offsets" in options:
         nn.init.normal_(own)
     series = torch.randn(7, 3, 11, dtype=torch.float64)
@@ -286,7 +287,7 @@ def test_the_part_of_a_lag_is_its_derivative_times_itself(options: dict[str, Any
     def filters(lag: Tensor, window: int, i: int, j: int, layer: int) -> Tensor:
         """F_ij of a window whose lag features were these."""
         seen = lag.tanh() if lags.smooth else lag
-        hidden = lags.weight @ seen + primer.first[1].weight @ together[window, i, j] + primer.offset + own[:, i, j]
+        hidden = lags.weight @ seen + parts[1].weight @ together[window, i, j] + primer.offset + own[:, i, j]
         phi = nn.functional.gelu(hidden).view(1, primer.groups, -1, 1, 1)
         return Prime(phi, primer.gains, primer.base).layer(layer).materialize()[0, 0, 0]
 
@@ -335,13 +336,13 @@ def test_a_primer_that_knows_no_lags_tells_of_none(known: tuple[Dataset, Splits]
 
 def test_an_untrained_primer_is_drawn_anew_and_the_given_one_left_alone() -> None:
     primer = Primer("full", length=LOOKBACK, d_model=WIDTH, n_heads=HEADS, pair_offsets=True, tokens=5)
-    nn.init.ones_(primer.first[-1].table)
+    nn.init.ones_(primer.first[-1].get_parameter("table"))
     before = {name: value.clone() for name, value in primer.state_dict().items()}
     first, again = untrained(primer), untrained(primer)
     for name, value in primer.state_dict().items():
         torch.testing.assert_close(value, before[name])
         torch.testing.assert_close(first.state_dict()[name], again.state_dict()[name])
-    assert not torch.equal(first.gains, primer.gains) and not first.first[-1].table.any()
+    assert not torch.equal(first.gains, primer.gains) and not first.first[-1].get_parameter("table").any()
 
 
 def test_relations_of_data_without_a_known_truth_are_refused(splits: Splits, dataset: Dataset) -> None:
@@ -364,7 +365,11 @@ def test_calls_are_timed_in_turns_after_warming_up() -> None:
     order: list[str] = []
     first, second = time_interleaved(lambda: order.append("a"), lambda: order.append("b"))
     assert order == ["a", "b"] * (2 + 9) and first.shape == second.shape == (9,)
-    slow, quick = time_interleaved(lambda: sum(range(200_000)), lambda: None)
+
+    def count() -> None:
+        sum(range(200_000))
+
+    slow, quick = time_interleaved(count, lambda: None)
     assert np.median(slow) > np.median(quick)
 
 

@@ -199,7 +199,8 @@ def test_parts_that_could_not_be_made_say_why() -> None:
     page = report_html(bare)
     assert "too few rows &lt;here&gt;" in page and page.count("no relations") == 2 and "no bounds" in page
     assert "nothing else to be hurt" in page
-    none_found = report_html(replace(data, pairs=data.pairs.iloc[:0], sensor_ablation=data.sensor_ablation * 0))  # type: ignore[union-attr]
+    assert data.pairs is not None and data.sensor_ablation is not None
+    none_found = report_html(replace(data, pairs=data.pairs.iloc[:0], sensor_ablation=data.sensor_ablation * 0))
     assert "more than chance would have it" in none_found and "there is no single point of failure" in " ".join(
         none_found.split()
     )

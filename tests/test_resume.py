@@ -58,7 +58,7 @@ def train(folder: str, when: str = "never", number: int = 0) -> dict[str, object
         die_at("save")
         return rename(self, target)
 
-    Path.replace = replace
+    Path.replace = replace  # type: ignore[assignment, method-assign]
     model = Tiny()
     history = fit(
         model,
@@ -310,8 +310,8 @@ def test_the_state_of_another_run_is_refused_and_kept(tmp_path: Path, changes: d
     assert path.read_bytes() == before
 
 
-SIZES = {"lookback": LOOKBACK, "horizon": HORIZON, "channels": CHANNELS, "seed": 0}
-SMALL = {"d_model": 12, "n_heads": 2, "n_layers": 1}
+SIZES: dict[str, Any] = {"lookback": LOOKBACK, "horizon": HORIZON, "channels": CHANNELS, "seed": 0}
+SMALL: dict[str, Any] = {"d_model": 12, "n_heads": 2, "n_layers": 1}
 
 
 @pytest.mark.parametrize(

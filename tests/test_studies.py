@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from primecast.analysis.statistics import block_sums
+from primecast.analysis.statistics import block_sums, blocks_frame
 from primecast.data.catalog import CATALOG
 from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
@@ -66,7 +66,7 @@ def test_studies_share_the_runs_they_have_in_common() -> None:
 
 
 def test_a_grid_keeps_pairs_together_and_a_variant_is_found_again() -> None:
-    variants = {
+    variants: dict[str, dict[str, Any]] = {
         "a": {"attention": "standard"},
         "b": {"attention": "prime"},
         "c": {"attention": "prime", "settings": {"primer.base": "identity"}},
@@ -303,7 +303,7 @@ def test_a_run_that_one_study_committed_serves_the_others_also_without_its_probe
     specs = load_study("kv").specs()
     frame, blocks = results.join_committed(out, specs, *results.collect(specs, none))
     check_rows(frame, blocks)
-    assert list(frame["spec"]) == [specs[0].to_json()] and frame["probes"][0] == {} != probed[0].probes
+    assert list(frame["spec"]) == [specs[0].to_json()] and frame["probes"][0] == {} and probed[0].probes
     left = list(results.uncommitted(specs, out).values())
     assert left == specs[1:] and results.plan(specs, none, out=out).committed == 1
     assert list(results.uncommitted(probed, out)) == []
@@ -429,7 +429,7 @@ def test_the_check_of_rows_finds_a_changed_score_setting_and_a_lost_column(tmp_p
     row = pretended(spec)
     store.add(row)
     line = results._line(spec, store.fields(row.key))
-    frame, blocks = pd.DataFrame([line]), results.blocks_frame({row.key: row.arrays})
+    frame, blocks = pd.DataFrame([line]), blocks_frame({row.key: row.arrays})
     check_rows(frame, blocks)
     settings = json.loads(json.dumps(line["settings"]))
     settings["training"]["lr"] = 0.5

@@ -254,13 +254,13 @@ def test_one_primer_serves_all_or_each_has_gains_or_a_primer_of_its_own() -> Non
     shared, layered, apart = variates(), variates(), variates()
     assert [p.number for p in swap_attention(shared, length=L).places] == [0, 0]
     report = swap_attention(layered, length=L, primer={**LIVELY, "layers": True})
-    assert [p.layer for p in report.places] == [0, 1] and report.primers[0].gains.shape[0] == 2
+    assert [p.layer for p in report.places] == [0, 1] and report.primers[0].get_parameter("gains").shape[0] == 2
     assert [p.number for p in swap_attention(apart, length=L, share=False).places] == [0, 1]
     x = series().mT
     with priming(layered, x.mT):
         before = layered(x)
         with torch.no_grad():
-            report.primers[0].gains[1] += 1
+            report.primers[0].get_parameter("gains")[1] += 1
     with priming(layered, x.mT):
         assert not torch.allclose(layered(x), before)
 
@@ -552,7 +552,7 @@ def test_a_name_that_is_taken_is_refused_and_the_model_is_as_it_was(part: bool) 
 
 def test_a_swap_that_fails_on_the_way_leaves_the_model_as_it_was() -> None:
     class Stubborn(nn.MultiheadAttention):
-        def __setattr__(self, name: str, value: object) -> None:
+        def __setattr__(self, name: str, value: Any) -> None:
             if name == "prime_place":
                 raise RuntimeError("not with me")
             super().__setattr__(name, value)
@@ -612,6 +612,7 @@ def test_a_class_of_your_own_takes_a_small_adapter(adapter: Adapter) -> None:
     model = nn.Sequential(Outer(), Outer()).double().eval()
     if adapter is BY_TOKENS:  # its forward replaces the scale as well
         for outer in model:
+            assert isinstance(outer, Outer)
             outer.inner.scale = (D / H) ** -0.5
     x = tokens()
     before = model(x)
@@ -620,7 +621,7 @@ def test_a_class_of_your_own_takes_a_small_adapter(adapter: Adapter) -> None:
     known = series()
     with priming(model, known):
         same(model(x), before)
-    nn.init.normal_(report.primers[0].gains)
+    nn.init.normal_(report.primers[0].get_parameter("gains"))
     with priming(model, known):
         assert not torch.allclose(model(x), before)
     with priming(model, known), pytest.raises(InputError, match="which the adapter does not understand"):

@@ -104,7 +104,7 @@ def test_rows_that_do_not_fit_are_refused(own: Index, given: pd.Index, message: 
     ],
 )
 def test_a_zone_has_a_name_that_pandas_reads(zone: object, name: str) -> None:
-    index = pd.date_range("2024-03-25", periods=11, freq="D", tz=zone)  # type: ignore[arg-type]
+    index = pd.date_range("2024-03-25", periods=11, freq="D", tz=zone)  # type: ignore[call-overload]
     assert index.tz is not None and zone_name(index.tz) == name
     assert step_of(index) == f"'D' in {name}"
     assert list(index.tz_convert(name).hour) == [0] * 11

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import jaxtyping
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 import primecast.training.loop as training
 from primecast.data.windows import Batch
-from primecast.errors import InputError
+from primecast.errors import InputError, TrainingError
 from primecast.models import create_model
 from primecast.models.naive import SeasonalNaive
 from primecast.nn.losses import LOSSES, Loss, create_loss
@@ -23,7 +24,6 @@ from primecast.training.loop import (
     SCHEDULES,
     History,
     Scores,
-    TrainingError,
     evaluate,
     fit,
     keep_large_blocks,
@@ -82,9 +82,9 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
-def train_tiny(model: nn.Module | None = None, train: Source | None = None, **changes: object) -> History:
+def train_tiny(model: nn.Module | None = None, train: Source | None = None, **changes: Any) -> History:
     """fit with small settings, some of them changed."""
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "loss": F.mse_loss,
         "lr": 0.01,
         "batch_size": 5,
@@ -238,7 +238,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, errors: list[float]) -> list[dict[
     seen: list[dict[str, Tensor]] = []
     real = evaluate
 
-    def score(model: nn.Module, windows: Source, **how: object) -> Scores:
+    def score(model: nn.Module, windows: Source, **how: Any) -> Scores:
         seen.append(weights(model))
         scores = real(model, windows, **how)
         return Scores(**vars(scores) | {"mse": errors[len(seen) - 1]})
@@ -337,7 +337,7 @@ def test_a_rate_of_one_changes_no_bit() -> None:
         ({"rates": {"head": math.inf}}, r"the rate of 'head' is inf; it must be"),
     ],
 )
-def test_rates_that_cannot_be_used_are_refused(changes: dict[str, object], message: str) -> None:
+def test_rates_that_cannot_be_used_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train_tiny(**changes)
 
@@ -349,7 +349,7 @@ def test_a_bf16_run_ends_near_the_float32_one_with_float32_weights() -> None:
     single, half = Tiny(dropout=0.0), Tiny(dropout=0.0)
     seen: set[torch.dtype] = set()
     half.body.register_forward_hook(lambda module, inputs, out: seen.add(out.dtype))
-    settings = {"epochs": 5, "drop_last": False}
+    settings: dict[str, Any] = {"epochs": 5, "drop_last": False}
     histories = train_tiny(single, **settings), train_tiny(half, **settings, precision="bf16")
     assert seen == {torch.bfloat16}
     assert {tensor.dtype for tensor in weights(half).values()} == {torch.float32}
@@ -467,7 +467,7 @@ def test_a_loss_that_is_not_finite_leaves_the_best_weights_so_far(monkeypatch: p
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_arguments_that_cannot_be_used_are_refused(changes: dict[str, object], message: str) -> None:
+def test_arguments_that_cannot_be_used_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train_tiny(**changes)
 
@@ -477,18 +477,23 @@ def test_numbers_of_numpy_and_a_folder_as_text_are_taken(monkeypatch: pytest.Mon
     whole = {"batch_size": np.int64(5), "epochs": np.int32(3), "patience": np.int64(3), "seed": np.uint8(2)}
     plain, numpys, again = Tiny(), Tiny(), Tiny()
     train_tiny(plain, lr=float(np.float32(0.01)), rates={"head": 0.5})
-    given = {**whole, "lr": np.float32(0.01), "rates": {"head": np.float64(0.5)}, "save_every": np.int16(2)}
+    given: dict[str, Any] = {
+        **whole,
+        "lr": np.float32(0.01),
+        "rates": {"head": np.float64(0.5)},
+        "save_every": np.int16(2),
+    }
     train_tiny(numpys, **given, state=str(tmp_path))
     train_tiny(again, lr=float(np.float32(0.01)), rates={"head": 0.5}, state=tmp_path)
     assert same(weights(plain), weights(numpys)) and same(weights(plain), weights(again))
-    assert evaluate(plain, Source(VAL, seed=1), batch_size=np.int64(7)).windows == VAL
+    assert evaluate(plain, Source(VAL, seed=1), batch_size=np.int64(7)).windows == VAL  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["batch_size", "epochs", "patience", "save_every", "seed"])
 def test_numbers_that_are_not_whole_are_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no such checks
     with pytest.raises(InputError, match=rf"{name} is 2\.5; it must be a whole number"):
-        train_tiny(**{name: 2.5})
+        train_tiny(None, None, **{name: 2.5})
 
 
 def test_the_largest_seed_is_a_seed() -> None:
@@ -521,7 +526,7 @@ def test_a_loss_that_is_none_is_refused(loss: Loss, message: str) -> None:
 
 def test_a_model_that_returns_more_than_a_forecast_is_refused() -> None:
     class Pair(Tiny):
-        def forward(self, x: Tensor, time_features: Tensor | None = None) -> tuple[Tensor, None]:
+        def forward(self, x: Tensor, time_features: Tensor | None = None) -> tuple[Tensor, None]:  # type: ignore[override]
             return super().forward(x, time_features), None
 
     for use in (train_tiny, lambda model: evaluate(model, Source(VAL, seed=1))):
@@ -698,9 +703,9 @@ def test_the_allocator_is_left_alone_where_it_is_not_glibc(monkeypatch: pytest.M
     class Other:
         pass
 
-    monkeypatch.setattr(training.ctypes, "CDLL", lambda name: Other())
+    monkeypatch.setattr("ctypes.CDLL", lambda name: Other())
     assert keep_large_blocks() is False
-    monkeypatch.setattr(training.sys, "platform", "darwin")
+    monkeypatch.setattr("sys.platform", "darwin")
     assert keep_large_blocks() is False
 
 
@@ -712,8 +717,8 @@ def test_the_allocator_accepts_both_settings(monkeypatch: pytest.MonkeyPatch) ->
             given.append((what, value))
             return int(value <= 32 << 20)  # an old one
 
-    monkeypatch.setattr(training.ctypes, "CDLL", lambda name: Glibc())
-    monkeypatch.setattr(training.sys, "platform", "linux")
+    monkeypatch.setattr("ctypes.CDLL", lambda name: Glibc())
+    monkeypatch.setattr("sys.platform", "linux")
     assert keep_large_blocks() is True
     assert given == [(-3, 1 << 30), (-3, 32 << 20), (-1, -1)]
 

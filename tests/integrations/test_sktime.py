@@ -32,7 +32,7 @@ def test_it_passes_all_of_sktimes_checks() -> None:
 def test_it_forecasts_what_the_forecaster_inside_forecasts() -> None:
     y = waves(101, pd.period_range("2024-01-01", periods=101, freq="D"))
     ours = PrimecastForecaster(lookback=13, epochs=2, model_args=SMALL).fit(y, fh=[2, 5]).predict()
-    frame = y.set_axis(["0", "1"], axis="columns").set_axis(y.index.to_timestamp(), axis="index")
+    frame = y.set_axis(["0", "1"], axis="columns").to_timestamp()
     forecaster = Forecaster(lookback=13, horizon=5, epochs=2, model_args=SMALL, progress="off").fit(frame)
     np.testing.assert_allclose(ours.to_numpy(), forecaster.predict().to_numpy()[[1, 4]])
     assert list(ours.columns) == ["a", "b"] and list(ours.index.astype(str)) == ["2024-04-12", "2024-04-15"]
