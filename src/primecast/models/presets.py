@@ -89,6 +89,12 @@ OURS: Table = {
     "traffic-20": _row(128, 2, 5e-4, 32, note=UNPUBLISHED),
     "pems08-tail": _row(256, 2, 5e-4, 32, note=UNPUBLISHED),
     "nyc-weather": _row(64, 2, 5e-4, 32, epochs=5, note=UNPUBLISHED),
+    "eia-demand": _row(128, 2, 5e-4, 32, note=UNPUBLISHED),
+    "aarhus-traffic": _row(128, 2, 5e-4, 16, note=UNPUBLISHED),
+    "beijing-multisite": _row(128, 2, 5e-4, 32, note=UNPUBLISHED),
+    "rts-gmlc-pv": _row(128, 2, 5e-4, 32, note=UNPUBLISHED),
+    "wth": _row(128, 2, 5e-4, 32, note=UNPUBLISHED),
+    "brightwind": _row(128, 2, 5e-4, 32, note=UNPUBLISHED),
     **{name: _row(64, 2, 5e-4, 32, note=UNPUBLISHED) for name in SYNTHETIC},
 }
 
@@ -241,6 +247,12 @@ TIMER_XL: Mapping[str, Settings] = {
     "traffic-20": replace(_WEATHER, note="Follows Weather, which has as many channels, rather than Traffic with 862."),
     "pems08-tail": replace(_PEMS03, note="Follows PEMS03."),
     "nyc-weather": replace(_WEATHER, note="Follows Weather."),
+    "eia-demand": replace(_ECL, note="Follows ECL: electric loads."),
+    "aarhus-traffic": replace(_TRAFFIC, note="Follows Traffic."),
+    "beijing-multisite": replace(_ECL, note="Follows ECL: more than a hundred channels, hourly."),
+    "rts-gmlc-pv": replace(_SOLAR, note="Follows Solar-Energy."),
+    "wth": replace(_WEATHER, note="Follows Weather."),
+    "brightwind": replace(_WEATHER, note="Follows Weather."),
 }
 """Without published settings the nearest published ones; all were published for other look-backs than 96."""
 
