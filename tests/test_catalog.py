@@ -608,7 +608,7 @@ def test_the_real_file_loads_and_splits(name: str) -> None:
         assert "ot of the p" in entry.notes
     splits = split(dataset, lookback=96, horizon=entry.horizons[-1])
     train = splits.train.series.double()
-    near = 0.05 if np.isnan(dataset.values).any() else 1e-4  # filled values have no part in the scaler
+    near = 0.1 if np.isnan(dataset.values).any() else 1e-4  # filled values have no part in the scaler
     np.testing.assert_allclose(train.mean(0), 0, atol=near)
     changing = splits.scaler.std != 1.0
     np.testing.assert_allclose(train.std(0, correction=0)[changing], 1, atol=near)
