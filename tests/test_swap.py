@@ -14,7 +14,8 @@ from torch.testing import assert_close
 from primecast.errors import InputError
 from primecast.nn.attention import Prime, attend, join_heads, split_heads
 from primecast.nn.primer import Primer
-from primecast.nn.swap import Adapter, of_heads, of_tokens, priming, swap_attention
+from primecast.nn.swap import priming, swap_attention
+from primecast.nn.swap_adapters import Adapter, of_heads, of_tokens
 
 B, N, L, D, H = 3, 5, 17, 14, 2
 LIVELY = {"kind": "full", "base": "identity", "gain": 0.7}
@@ -396,16 +397,16 @@ def test_a_model_that_goes_around_its_swapped_attention_is_refused(training: boo
     model = Around().double().train(training)
     x, known = tokens(), series()
     report = swap_attention(model, length=L)
-    with pytest.raises(InputError, match="no swapped attention asked for what was fed"), priming(model, known):
+    with pytest.raises(InputError, match="no swapped attention read what was fed"), priming(model, known):
         model(x)
-    with pytest.raises(InputError, match="no swapped attention asked for what was fed"), priming(report, known):
+    with pytest.raises(InputError, match="no swapped attention read what was fed"), priming(report, known):
         model(x)
     with priming(model, None):
         standard = model(x)
     report.undo()
     same(model(x), standard)
     swap_attention(model, length=L, series=lambda x: known)
-    with pytest.raises(InputError, match="no swapped attention asked for what was fed"):
+    with pytest.raises(InputError, match="no swapped attention read what was fed"):
         model(x)
 
 
@@ -423,7 +424,7 @@ def test_a_model_that_drops_its_layers_in_training_now_and_then_is_not_refused()
     model.keeps = False
     model(x)
     model.eval()
-    with pytest.raises(InputError, match="no swapped attention asked"):
+    with pytest.raises(InputError, match="no swapped attention read"):
         model(x)
 
 

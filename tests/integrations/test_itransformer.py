@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from primecast.nn.swap import Adapter, of_heads, swap_attention
+from primecast.nn.swap import swap_attention
+from primecast.nn.swap_adapters import Adapter, of_heads
 from tests.integrations.foreign import is_unchanged_until_it_is_trained
 
 package = pytest.importorskip("iTransformer", reason="run by `make test-all`, in an environment with iTransformer")

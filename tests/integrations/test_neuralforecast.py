@@ -18,7 +18,8 @@ from neuralforecast.utils import PredictionIntervals  # noqa: E402
 
 from primecast.errors import InputError  # noqa: E402
 from primecast.integrations.neuralforecast import PrimeITransformer  # noqa: E402
-from primecast.nn.swap import Adapter, of_heads, swap_attention  # noqa: E402
+from primecast.nn.swap import swap_attention  # noqa: E402
+from primecast.nn.swap_adapters import Adapter, of_heads  # noqa: E402
 from tests.integrations.foreign import is_unchanged_until_it_is_trained  # noqa: E402
 
 H, L, N, T = 5, 17, 3, 173

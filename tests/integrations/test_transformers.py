@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.nn.swap import Adapter, of_tokens, swap_attention
+from primecast.nn.swap import swap_attention
+from primecast.nn.swap_adapters import Adapter, of_tokens
 from tests.integrations.foreign import is_unchanged_until_it_is_trained
 
 transformers = pytest.importorskip("transformers", reason="run by `make test-all`, in an environment with transformers")
