@@ -26,7 +26,7 @@ import measure
 from measure import HERE, Others, Rows, interleaved
 from primecast.data.catalog import CATALOG
 from primecast.data.windows import calendar_features
-from primecast.experiments.experiment import Spec, resolve
+from primecast.experiments.spec import Spec, resolve
 from primecast.models import create_model
 from primecast.nn.losses import create_loss
 

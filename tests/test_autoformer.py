@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.experiments.experiment import Spec, resolve
+from primecast.experiments.spec import Spec, resolve
 from primecast.models import create_model
 from primecast.models.autoformer import (
     AutoCorrelation,

@@ -13,7 +13,7 @@ import primecast
 from primecast.cli.app import main
 from primecast.data.catalog import CATALOG
 from primecast.experiments.engines import Interrupted
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies import STUDIES
 from primecast.models import ATTENTIONS, CONTROLS, MODELS
 from primecast.nn.losses import LOSSES
@@ -43,7 +43,7 @@ def test_run_prints_one_line_of_json(monkeypatch: pytest.MonkeyPatch, capsys: py
     out = capsys.readouterr().out
     row = json.loads(out)
     assert out.count("\n") == 1
-    assert row["dataset"] == "nyc-weather" and row["attention"] == "prime-free"
+    assert row["dataset"] == "nyc-weather" and row["attention"] == "prime-table"
     assert row["horizon"] == CATALOG["nyc-weather"].horizons[0]
 
 
@@ -67,7 +67,10 @@ def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsy
         (["run", "nyc-weather", "--horizon", "5000"], "rows"),
         (["study", "control", "--plan"], "unknown study 'control' (did you mean 'controls'?)"),
         (["study", "controls"], "say what to do with study 'controls': --plan, --run, --table, --figure"),
-        (["study", "kv", "--figure"], "study 'kv' has no figure; those that have one: rank, lookback, sparsity"),
+        (
+            ["study", "kv", "--figure"],
+            "study 'kv' has no figure; those that have one: primer_design, lookback, sparsity",
+        ),
         (["study", "kv", "--table", "--store", "nowhere", "--out", "no"], "no run of study 'kv' is in nowhere or no"),
         (["study", "kv", "--table", "--new"], "--new goes with --run"),
         (["study", "kv", "--quick", "--run", "--engine", "rai", "--store", "nowhere"], "unknown engine 'rai'"),
@@ -148,7 +151,7 @@ def test_an_interrupted_study_says_what_is_left_and_leaves_with_exit_code_130(
     def interrupted(*_: object, **__: object) -> None:
         raise Interrupted("3 of 5 runs are there")
 
-    monkeypatch.setattr("primecast.experiments.experiment.run_all", interrupted)
+    monkeypatch.setattr("primecast.experiments.studies.runner.run_all", interrupted)
     assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path)) == 130
     assert capsys.readouterr().err == "primecast: 3 of 5 runs are there\n"
 
@@ -179,7 +182,7 @@ def test_the_demo_does_the_whole_job(
         "2013-12-31",
         "seasonal naive",
         "standard attention",
-        "prime-free attention",
+        "prime-table attention",
     ):
         assert word in shown
     forecast = pd.read_csv(tmp_path / "forecast.csv", index_col="time", parse_dates=True)

@@ -235,7 +235,7 @@ def assert_close(pair: dict[str, Any], alone: dict[str, Any]) -> None:
         {},  # shares of 3 and 2, at the end 2 and 1
         {"windows": 21, "drop_last": False},  # at the end 1 and none
         {"windows": 21, "name": "sometimes"},  # and a part without a gradient there
-        {"name": "own", "rates": {"head": 3.0}},
+        {"name": "own", "lr_factors": {"head": 3.0}},
         {"parameters": "head"},
         {"lr": 0.3, "epochs": 7, "patience": 1, "schedule": "constant"},  # stops early
     ],

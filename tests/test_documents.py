@@ -23,7 +23,7 @@ import typer
 
 from primecast.cli.app import app
 from primecast.data.catalog import CATALOG
-from primecast.experiments.experiment import Spec, parse_setting, resolve
+from primecast.experiments.spec import Spec, parse_setting, resolve
 from primecast.experiments.studies import STUDIES
 from primecast.nn.primer import Primer
 

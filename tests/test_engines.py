@@ -16,7 +16,8 @@ import pytest
 from primecast.errors import InputError, TrainingError
 from primecast.experiments.engines import Interrupted, Job, Outcome, Report, _loop, _standing, sweep
 from primecast.experiments.engines import SweepDisplay as Display
-from primecast.experiments.experiment import Spec, run, run_all
+from primecast.experiments.run import run, run_all
+from primecast.experiments.spec import Spec
 from primecast.experiments.store import Row, Store
 
 TINY = {"epochs": 2, "d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
@@ -31,7 +32,8 @@ def tiny(seed: int = 0, **settings: object) -> Spec:
 
 SWEEP = """
 import sys
-from primecast.experiments.experiment import Spec, run_all
+from primecast.experiments.run import run_all
+from primecast.experiments.spec import Spec
 from primecast.experiments.store import Store
 from primecast.experiments.engines import Interrupted
 try:
@@ -100,10 +102,9 @@ def test_a_sweep_killed_in_the_middle_goes_on_to_the_same_bits(tmp_path: Path) -
     out, err = second.communicate(timeout=300)
     assert second.returncode == 0 and "done=1" in out, err
     undisturbed = run(spec, progress="off")
-    row = store.row(key)
     for name in ("mse", "mae", "val_mse", "best_epoch", "epochs", "steps", "channel_mse", "step_mae"):
-        assert row.fields[name] == undisturbed.fields[name]
-    np.testing.assert_array_equal(row.arrays["window_mse"], undisturbed.arrays["window_mse"])
+        assert store.fields(key)[name] == undisturbed.fields[name]
+    np.testing.assert_array_equal(store.arrays(key)["window_mse"], undisturbed.arrays["window_mse"])
     assert not store.state(key).exists() and not list((tmp_path / "claims").glob("*.json"))
 
 

@@ -10,22 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from primecast.analysis.probes import PROBES
 from primecast.data.catalog import load_dataset
 from primecast.data.windows import split
 from primecast.errors import InputError
-from primecast.experiments.experiment import (
-    Spec,
-    fingerprint,
-    key,
-    key_of,
-    parse_setting,
-    resolve,
-    run,
-    settings_of,
-)
+from primecast.experiments.run import run
+from primecast.experiments.spec import Spec, fingerprint, identity, key, key_of, parse_setting, resolve
 from primecast.experiments.store import Store
 from primecast.models import MODELS, attention_options, create_model
-from primecast.nn.primer import Primer
 from primecast.training.loop import evaluate
 
 QUICK = {"epochs": 1, "d_model": 16, "n_layers": 1, "batch_size": 256}
@@ -33,9 +25,9 @@ QUICK = {"epochs": 1, "d_model": 16, "n_layers": 1, "batch_size": 256}
 
 def test_a_preset_becomes_arguments_of_model_and_training() -> None:
     plan = resolve(Spec(dataset="ETTh1"))
-    assert plan.attention == "prime-free"
+    assert plan.attention == "prime-table"
     assert plan.model == {
-        "mechanism": "dot", "primer": {"kind": "free", "seed": 0}, "d_model": 256, "d_ff": 256, "n_layers": 2,
+        "mechanism": "dot", "primer": {"kind": "table", "seed": 0}, "d_model": 256, "d_ff": 256, "n_layers": 2,
         "n_heads": 8, "dropout": 0.1, "norm": "instance",
     }  # fmt: skip
     assert plan.training == {
@@ -51,7 +43,7 @@ def test_models_with_settings_of_their_own_are_trained_by_them() -> None:
     linear = resolve(Spec(dataset="Weather", model="dlinear"))
     assert linear.attention == "standard" and linear.model == {}
     gat = resolve(Spec(dataset="ETTh1", model="gat"))
-    assert gat.model["d_model"] == 256 and gat.model["primer"]["kind"] == "free"
+    assert gat.model["d_model"] == 256 and gat.model["primer"]["kind"] == "table"
 
 
 def test_the_fredf_preset_brings_its_loss_with_the_published_alpha() -> None:
@@ -89,7 +81,7 @@ def test_what_a_primer_draws_is_drawn_anew_for_each_seed_unless_told(settings: d
 
     for seed in (0, 3):
         assert primer(seed, **settings)["seed"] == seed
-        assert resolve(Spec(dataset="ETTh1", seed=seed)).model["primer"] == {"kind": "free", "seed": seed}
+        assert resolve(Spec(dataset="ETTh1", seed=seed)).model["primer"] == {"kind": "table", "seed": seed}
     assert primer(3, **settings, **{"primer.seed": 5})["seed"] == 5
     assert primer(3, **{"primer.hidden": 8}) == {"kind": "full", "prime_self": False, "hidden": 8}
 
@@ -121,7 +113,7 @@ def test_a_row_says_what_was_run_and_can_be_written_as_json() -> None:
     row = whole.fields
     assert json.loads(json.dumps(row)) == row
     expected = (
-        "key fingerprint dataset model attention horizon lookback seed preset mse mae val_mse val_mae windows epochs "
+        "key variant fingerprint dataset model attention horizon lookback seed preset mse mae val_mse val_mae windows epochs "
         "best_epoch steps parameters overhead overhead_of_attention seconds seconds_per_epoch peak_mib hardware "
         "versions channel_mse channel_mae step_mse step_mae settings probes"
     )
@@ -146,13 +138,13 @@ def test_the_same_spec_gives_the_same_score_and_another_seed_another() -> None:
 # ---------------------------------------------------------------- keys
 
 
-OWN_PAIR_TOO = {"primer.prime_self": True}
+PRIME_SELF = {"primer.prime_self": True}
 
 
 def key_with(**fields: Any) -> str:
-    """Unless told otherwise of prime attention with F_ii primed, as it was when keys were first made."""
+    """The key of a spec on ETTh1; where it names no attention, of prime attention by its printed formula."""
     if "attention" not in fields:
-        fields |= {"attention": "prime", "settings": {**OWN_PAIR_TOO, **fields.get("settings", {})}}
+        fields |= {"attention": "prime", "settings": {**PRIME_SELF, **fields.get("settings", {})}}
     return key(Spec(**{"dataset": "ETTh1", **fields}), "of the data")
 
 
@@ -166,12 +158,12 @@ def test_a_spec_survives_the_way_to_json_and_back() -> None:
 @pytest.mark.parametrize(
     "spelling",
     [
-        {"attention": "prime", "settings": OWN_PAIR_TOO},
-        {"attention": "dot+prime", "settings": OWN_PAIR_TOO},
+        {"attention": "prime", "settings": PRIME_SELF},
+        {"attention": "dot+prime", "settings": PRIME_SELF},
         {"settings": {"primer": "full"}},
         {"settings": {"primer.hidden": 16, "primer.base": "zero", "primer.layers": False, "primer.rolling": 12}},
         {"settings": {"lr": 0.0001, "epochs": 10.0, "d_ff": None, "schedule": "halving", "loss": "mse"}},
-        {"settings": {"device": "cpu", "precision": "float32", "rate.primer": 1}},
+        {"settings": {"device": "cpu", "precision": "float32", "lr_factor.primer": 1}},
         {"preset": "paper", "settings": {"batch_size": 32}},
     ],
 )  # fmt: skip
@@ -184,9 +176,9 @@ def test_two_spellings_of_one_run_have_one_key(spelling: dict[str, Any]) -> None
     [
         ({"attention": "standard"}, {"attention": "dot"}),
         ({"attention": "standard-zero-output"}, {"attention": "standard", "settings": {"zero_output": True}}),
-        ({"attention": "prime-shuffled-pairs", "settings": OWN_PAIR_TOO}, {"settings": {"primer.pairing": "permuted"}}),
+        ({"attention": "prime-shuffled-pairs", "settings": PRIME_SELF}, {"settings": {"primer.pairing": "permuted"}}),
         ({"attention": "prime"}, {"settings": {"primer.prime_self": False}}),
-        ({"attention": "prime-free"}, {"settings": {"primer.kind": "free"}}),
+        ({"attention": "prime-table"}, {"settings": {"primer.kind": "table"}}),
         ({"settings": {"loss": "fredf"}}, {"settings": {"loss": "fredf", "loss.alpha": 0.8}}),
         ({"model": "timer_xl"}, {"model": "timer_xl", "settings": {"primer.hidden": 16}}),
         ({"probes": ("maps", "cost")}, {"probes": ("cost", "maps", "cost")}),
@@ -203,7 +195,7 @@ def test_everything_that_influences_a_run_changes_its_key() -> None:
     ]  # fmt: skip
     settings = [
         {"lr": 2e-4}, {"batch_size": 33}, {"epochs": 9}, {"patience": 4}, {"schedule": "cosine"}, {"drop_last": False},
-        {"precision": "bf16"}, {"rate.primer": 10}, {"rate.head": 10}, {"loss": "mae"}, {"loss": "huber"},
+        {"precision": "bf16"}, {"lr_factor.primer": 10}, {"lr_factor.head": 10}, {"loss": "mae"}, {"loss": "huber"},
         {"loss": "huber", "loss.delta": 2}, {"d_model": 128}, {"d_ff": 128}, {"dropout": 0.2}, {"norm": "none"},
         {"modulate": "k"}, {"primer.base": "identity"}, {"primer.hidden": 32}, {"primer.grouped": False},
         {"primer.kind": "lead_lag"}, {"primer.sparsity": 0.2}, {"primer.pairing": "shared"}, {"primer.gain": 0.1},
@@ -214,12 +206,8 @@ def test_everything_that_influences_a_run_changes_its_key() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_keys_are_the_same_in_every_version() -> None:
-    """Written down when they were first used: if one of these changes, rows that are there are not found any more."""
-    assert key_with() == "aba5f81401a1c9f6"
-    assert key_with(attention="standard") == "0c805c8044a0ec5d"
-    assert key_with(attention="prime-free") == key_with(settings={"primer.kind": "free"}) == "5259a51730791891"
-    assert key_with(preset="fredf", settings={"primer.base": "identity", "rate.primer": 10}) == "e0dc4c4906946462"
+def test_the_variant_is_a_label_and_no_part_of_the_key() -> None:
+    assert key_with(variant="prime, self-pair primed") == key_with()
 
 
 def test_an_argument_that_is_added_later_does_not_change_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,32 +224,15 @@ def test_an_argument_that_is_added_later_does_not_change_a_key(monkeypatch: pyte
             raise NotImplementedError
 
     monkeypatch.setattr(
-        "primecast.experiments.experiment.MODELS", {"itransformer": replace(MODELS["itransformer"], build=Grown)}
+        "primecast.experiments.spec.MODELS", {"itransformer": replace(MODELS["itransformer"], build=Grown)}
     )
     assert key_with() == before != key_with(settings={"new": "other"})
-
-
-def test_a_default_that_is_changed_keeps_its_keys_when_its_former_value_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = key_with(), key_with(settings={"primer.base": "identity"})
-
-    class Changed(Primer):
-        def __init__(
-            self, kind: str = "full", *, length: int, d_model: int, n_heads: int, hidden: int | None = None,
-            base: str = "identity", prime_self: bool = True, rolling: int | None = None, layers: int | None = None,
-        ) -> None:  # fmt: skip
-            raise NotImplementedError
-
-    monkeypatch.setattr("primecast.experiments.experiment.Primer", Changed)
-    monkeypatch.setattr("primecast.experiments.experiment.FORMER_DEFAULTS", {"primer.base": "zero"})
-    assert (key_with(settings={"primer.base": "zero"}), key_with()) == before
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_settings_written_out_are_those_the_model_is_built_with(name: str) -> None:
     spec = Spec(dataset="ETTh1", model=name)
-    settings = settings_of(resolve(spec), spec)
+    settings = identity(spec, resolve(spec), "of the data")["settings"]
     assert json.loads(json.dumps(settings)) == settings
     sizes: dict[str, Any] = {"lookback": 96, "horizon": 24, "channels": 3, "seed": 0}
     written, resolved = (
@@ -296,7 +267,7 @@ def test_the_fingerprint_is_of_the_values_however_they_are_stored(tmp_path: Path
 
 
 @pytest.mark.parametrize("model", ["itransformer", "timer_xl", "gat"])
-@pytest.mark.parametrize("primed", ["prime", "prime-free"])
+@pytest.mark.parametrize("primed", ["prime", "prime-table"])
 def test_standard_and_prime_with_one_seed_start_from_the_same_weights(model: str, primed: str) -> None:
     sizes: dict[str, Any] = {"lookback": 96, "horizon": 7, "channels": 3, "d_model": 16, "seed": 5}
     standard, prime = (
@@ -332,7 +303,7 @@ def test_probes_are_asked_of_the_trained_model_and_their_arrays_lie_beside_the_r
         assert not model.training
         return {"channels": splits.test.channels, "set": dataset.name, "map": np.eye(3, dtype=np.float32)}
 
-    monkeypatch.setattr("primecast.analysis.probes.PROBES", {"mine": probe})
+    monkeypatch.setitem(PROBES, "mine", probe)
     spec = Spec(dataset="nyc-weather", horizon=24, attention="standard", settings=QUICK, probes=("mine",))
     row = run(spec, progress="off")
     assert row.fields["probes"] == {"mine": {"channels": 24, "set": "nyc-weather"}}
@@ -350,17 +321,53 @@ def test_probes_are_asked_of_the_trained_model_and_their_arrays_lie_beside_the_r
     assert set(store.arrays(plain.key())) == {"window_mse", "window_mae"}
 
 
-def test_rates_device_and_precision_go_to_training() -> None:
-    plan = resolve(Spec(dataset="ETTh1", settings={"rate.primer": 10, "rate.head": 2, "precision": "bf16"}))
-    assert plan.training["rates"] == {"primer": 10, "head": 2} and plan.training["precision"] == "bf16"
+def test_a_rolling_model_is_trained_once_and_scored_at_several_horizons() -> None:
+    small = {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1, "epochs": 1, "batch_size": 2048, "patch": 12}
+    sizes: dict[str, Any] = {
+        "dataset": "nyc-weather",
+        "model": "timer_xl",
+        "attention": "standard",
+        "lookback": 12,
+        "horizon": 12,
+    }
+    spec = Spec(**sizes, settings=small)
+    first = run(spec, horizons=[24, 36], progress="off")
+    assert first.also is not None and first.also.also is not None
+    rows = {row.fields["horizon"]: row for row in (first, first.also, first.also.also)}
+    assert sorted(rows) == [12, 24, 36] and first.key == spec.key()
+    for horizon in (24, 36):
+        longer = replace(spec, horizon=horizon, settings={**small, "train_horizon": 12})
+        assert rows[horizon].key == longer.key() != replace(spec, horizon=horizon).key()
+        alone = run(longer, progress="off")
+        assert alone.fields["mse"] == rows[horizon].fields["mse"] != first.fields["mse"]
+        assert len(alone.fields["step_mse"]) == horizon
+    assert first.fields["mse"] == run(spec, progress="off").fields["mse"]
+
+
+@pytest.mark.parametrize("change", [{"model": "itransformer"}, {"settings": {"head": "direct"}}, {"probes": ("cost",)}])
+def test_what_cannot_roll_is_trained_at_the_horizon_it_is_scored_at(change: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"dataset": "ETTh1", "model": "timer_xl", "horizon": 192, **change}
+    fields["settings"] = {**fields.get("settings", {}), "train_horizon": 96}
+    with pytest.raises(
+        InputError, match="train_horizon 96 is not the horizon 192: only timer_xl with its rolling head"
+    ):
+        resolve(Spec(**fields))
+
+
+def test_lr_factors_device_and_precision_go_to_training() -> None:
+    plan = resolve(Spec(dataset="ETTh1", settings={"lr_factor.primer": 10, "lr_factor.head": 2, "precision": "bf16"}))
+    assert plan.training["lr_factors"] == {"primer": 10, "head": 2} and plan.training["precision"] == "bf16"
     assert "device" not in plan.training
     quick = {**QUICK, "d_model": 8, "n_heads": 1, "batch_size": 2048}
     sizes: dict[str, Any] = {"dataset": "nyc-weather", "lookback": 13, "horizon": 7}
-    slow, fast = (run(Spec(**sizes, settings=quick | rates), progress="off") for rates in ({}, {"rate.primer": 10.0}))
+    slow, fast = (
+        run(Spec(**sizes, settings=quick | lr_factors), progress="off")
+        for lr_factors in ({}, {"lr_factor.primer": 10.0})
+    )
     assert slow.fields["mse"] != fast.fields["mse"]
-    assert fast.fields["settings"]["training"]["rates"] == {"primer": 10.0}
+    assert fast.fields["settings"]["training"]["lr_factors"] == {"primer": 10.0}
     with pytest.raises(InputError, match="backbone"):
-        run(Spec(**sizes, settings={**quick, "rate.backbone": 2}), progress="off")
+        run(Spec(**sizes, settings={**quick, "lr_factor.backbone": 2}), progress="off")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ PRIMERS: dict[str, dict[str, Any]] = {
     "lead_lag, smooth": {"kind": "lead_lag", "smooth": True},
     "instantaneous": {"kind": "instantaneous", "activation": "tanh"},
     "random": {"kind": "random", "tokens": T},
-    "free": {"kind": "free", "tokens": T},
+    "table": {"kind": "table", "tokens": T},
     "own": {"kind": lambda series: series[:, :, None, :4] * series[:, None, :, 4:8], "features": 4},
 }
 

@@ -31,7 +31,7 @@ def test_the_card_tells_data_dates_scores_intervals_versions_and_use(fitted: For
         f"| this model | {fitted.scores_.mse:.4f} | {fitted.scores_.mae:.4f} |",
         f"| last season repeated (24 steps) | {fitted.naive_scores_.mse:.4f} |",
         f"| 80 % | {100 * fitted.facts_['coverage']['80']:.1f} % |",
-        "itransformer with prime-free attention",
+        "itransformer with prime-table attention",
         f"torch {fitted.facts_['versions']['torch']}",
         "It was not tested on other plants",
     ):

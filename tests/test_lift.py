@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from primecast.data.windows import Batch
 from primecast.errors import InputError
-from primecast.experiments.experiment import Spec, resolve
+from primecast.experiments.spec import Spec, resolve
 from primecast.models import create_model, lift, list_models
 from primecast.models.lift import LIFT, Leads, Refiner, aligned, find_leads
 from primecast.nn.losses import mse

@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,20 @@ from primecast.analysis.statistics import blocks_frame
 from primecast.data import load_dataset, split
 from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
-from primecast.experiments.experiment import Spec, resolve
+from primecast.experiments.spec import Spec, resolve
 from primecast.experiments.studies import (
     attention_maps,
     complexity,
     forecasts,
-    known_truth,
-    single_point_of_failure,
-    wide,
+    many_channels,
+    sensor_ablation,
+    synthetic_recovery,
 )
 from primecast.experiments.studies.probed import ATTENTIONS, answers, most_common, over_seeds, table
 from primecast.experiments.studies.results import read_results, write_results
 from primecast.models import create_model
 
-STUDIES = [complexity, attention_maps, forecasts, single_point_of_failure, known_truth, wide]
+STUDIES = [complexity, attention_maps, forecasts, sensor_ablation, synthetic_recovery, many_channels]
 NAMES = [study.__name__.rpartition(".")[2] for study in STUDIES]
 
 
@@ -47,11 +48,11 @@ def test_specs_resolve_come_with_all_attentions_and_ask_what_the_study_reads(stu
     assert len({spec.to_json() for spec in specs}) == len(specs)
     for spec in specs:
         assert resolve(spec).probes == tuple(sorted(spec.probes)) != ()
-    specs = [spec for spec in specs if not spec.settings.get("channel_vectors")]  # the control of the wide set
+    specs = [spec for spec in specs if not spec.settings.get("channel_embeddings")]  # the control of many_channels
     for first, *others in zip(*(specs[place :: len(ATTENTIONS)] for place in range(len(ATTENTIONS))), strict=True):
         assert [spec.attention for spec in (first, *others)] == list(ATTENTIONS)
         for other in others:
-            assert {**vars(first), "attention": None} == {**vars(other), "attention": None}
+            assert replace(first, attention=None, variant="") == replace(other, attention=None, variant="")
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
@@ -60,7 +61,7 @@ def test_a_quick_study_needs_no_download(study: Any) -> None:
 
 
 def test_one_training_serves_three_studies() -> None:
-    assert attention_maps.specs() == forecasts.specs() == single_point_of_failure.specs()
+    assert attention_maps.specs() == forecasts.specs() == sensor_ablation.specs()
 
 
 def test_complexity_starts_with_full_graphs_and_draws_a_graph_for_each_seed() -> None:
@@ -74,7 +75,7 @@ def test_complexity_starts_with_full_graphs_and_draws_a_graph_for_each_seed() ->
         0.2,
     ]
     assert all(spec.settings["graph_seed"] == spec.seed for spec in graphs)
-    assert specs[len(graphs) :] == wide.specs()
+    assert specs[len(graphs) :] == many_channels.specs()
 
 
 # ---------------------------------------------------------------- what is made of it
@@ -106,6 +107,7 @@ def row(text: str) -> dict[str, Any]:
     told = {probe: probes.PROBES[probe](model, splits, dataset) for probe in spec.probes}
     return {
         "key": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "variant": spec.variant,
         "spec": text,
         "fingerprint": dataset.fingerprint,
         **{name: getattr(spec, name) for name in ("dataset", "model", "attention", "horizon", "lookback", "seed")},
@@ -174,12 +176,12 @@ def test_concentration_stands_beside_an_even_share(quick_rows: Mapping[str, pd.D
 
 
 def test_known_truth_scores_every_source_once(quick_rows: Mapping[str, pd.DataFrame]) -> None:
-    frame = quick_rows["known_truth"]
-    text = known_truth.render(frame, blocks_of(frame))
-    for name, _, _ in known_truth.SOURCES:
+    frame = quick_rows["synthetic_recovery"]
+    text = synthetic_recovery.render(frame, blocks_of(frame))
+    for name, _, _ in synthetic_recovery.SOURCES:
         assert len(re.findall(rf"\| {name} \|", text)) == 1
     alone = frame[frame["attention"] == "standard"]
-    assert "primer, trained" not in known_truth.render(alone, blocks_of(alone))
+    assert "primer, trained" not in synthetic_recovery.render(alone, blocks_of(alone))
 
 
 def densities(prime: Mapping[float, float]) -> pd.DataFrame:
@@ -214,9 +216,9 @@ def test_the_density_at_which_prime_is_as_good_is_found() -> None:
     assert "not both there" in complexity.reached(densities({}))[0]
     both = densities({0.2: 0.1, 1.0: 0.1})
     assert "not both there" in complexity.reached(both[(both["density"] < 1) | (both["attention"] == "prime")])[0]
-    others = both.assign(attention=both["attention"].replace("prime", "prime-free"))
-    first, second, _ = complexity.reached(pd.concat([both, others[others["attention"] == "prime-free"]]))
-    assert "attention prime is" in first and "attention prime-free is" in second
+    others = both.assign(attention=both["attention"].replace("prime", "prime-table"))
+    first, second, _ = complexity.reached(pd.concat([both, others[others["attention"] == "prime-table"]]))
+    assert "attention prime is" in first and "attention prime-table is" in second
 
 
 @pytest.mark.parametrize(("name", "study"), list(zip(NAMES, STUDIES, strict=True)), ids=NAMES)
@@ -227,10 +229,10 @@ def test_a_study_of_which_one_side_is_there_says_so_or_shows_it(
     frame = quick_rows[name]
     frame = frame[frame["attention"] == attention].reset_index(drop=True)
     assert "nan" not in study.render(frame, blocks_of(frame))
-    if study in (attention_maps, complexity, wide):
+    if study in (attention_maps, complexity, many_channels):
         with pytest.raises(
             InputError,
-            match=f"needs runs of standard and of prime or prime-free, there are those of \\['{attention}'\\]",
+            match=f"needs runs of standard and of prime or prime-table, there are those of \\['{attention}'\\]",
         ):
             study.figure(frame)
     else:
@@ -246,7 +248,7 @@ def test_a_forecast_stands_in_the_column_of_its_attention(quick_rows: Mapping[st
 
 
 def test_complexity_of_the_wide_set_alone_is_shown(quick_rows: Mapping[str, pd.DataFrame]) -> None:
-    frame = quick_rows["wide"]
+    frame = quick_rows["many_channels"]
     assert complexity.render(frame, blocks_of(frame)).startswith("## The same attentions over all pairs")
 
 

@@ -46,7 +46,7 @@ def variants(entry: ModelEntry) -> list[dict[str, Any]]:
     others = [m for m in entry.mechanisms if m != "dot"]
     found: list[dict[str, Any]] = [{}, *({"mechanism": m} for m in others)]
     if entry.supports_primer:
-        found += [{"primer": kind} for kind in ("full", "free", "random")]
+        found += [{"primer": kind} for kind in ("full", "table", "random")]
         found += [{"mechanism": m, "primer": "full"} for m in others]
     return found
 
@@ -101,7 +101,7 @@ def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [v for v in VARIANTS if MODELS[str(v.values[0])].permutes and not {"free", "random"} & set(str(v.id).split("-"))],
+    [v for v in VARIANTS if MODELS[str(v.values[0])].permutes and not {"table", "random"} & set(str(v.id).split("-"))],
 )
 def test_permuting_channels_permutes_the_forecast(name: str, options: dict[str, Any]) -> None:
     model = small(name, **options).double().eval()
@@ -227,8 +227,8 @@ def test_the_rest_of_a_primed_model_starts_from_the_weights_of_the_standard_one(
     assert all(torch.equal(shared[key], primed.state_dict()[key]) for key in shared)
 
 
-def test_channel_vectors_change_nothing_at_the_start_and_tell_channels_apart_once_learned() -> None:
-    plain, knowing = small("itransformer").eval(), small("itransformer", channel_vectors=True).eval()
+def test_channel_embeddings_change_nothing_at_the_start_and_tell_channels_apart_once_learned() -> None:
+    plain, knowing = small("itransformer").eval(), small("itransformer", channel_embeddings=True).eval()
     x, time_features, _ = inputs()
     assert torch.equal(plain(x, time_features), knowing(x, time_features))
     same = x[..., :1].expand_as(x)
@@ -260,7 +260,7 @@ def test_a_model_has_the_default_attention_unless_it_is_asked_for_another(name: 
 
 def test_a_primer_and_a_mechanism_win_over_the_attention_that_is_named() -> None:
     sizes: dict[str, Any] = {"lookback": L, "horizon": S, "channels": N, "d_model": 12, "n_heads": 2, "seed": 0}
-    ours = create_model("itransformer", **sizes, attention="prime-free", primer="full")
+    ours = create_model("itransformer", **sizes, attention="prime-table", primer="full")
     given = create_model("itransformer", **sizes, primer="full")
     assert {n: p.shape for n, p in ours.named_parameters()} == {n: p.shape for n, p in given.named_parameters()}
     assert create_model("itransformer", **sizes, mechanism="gated").primer is None

@@ -64,14 +64,14 @@ def test_equal_maps_have_a_difference_that_can_be_drawn() -> None:
 
 
 def test_a_map_that_is_not_there_leaves_its_place_empty() -> None:
-    three = {"standard": maps(3, 0.5), "prime": maps(3, 0.2), "prime-free": maps(3, 0.3)}
-    two = {name: three[name] for name in ("standard", "prime-free")}
+    three = {"standard": maps(3, 0.5), "prime": maps(3, 0.2), "prime-table": maps(3, 0.3)}
+    two = {name: three[name] for name in ("standard", "prime-table")}
     figure = map_figure([MapRow("one", list("abc"), three), MapRow("two", list("abc"), two)])
     assert drawn(figure)
     shown = [axis.get_title() for axis in figure.axes if axis.images and axis.get_title()]
     assert shown == [
-        *("one: standard", "one: prime", "one: prime-free", "prime minus standard", "prime-free minus standard"),
-        *("two: standard", "two: prime-free", "prime-free minus standard"),
+        *("one: standard", "one: prime", "one: prime-table", "prime minus standard", "prime-table minus standard"),
+        *("two: standard", "two: prime-table", "prime-table minus standard"),
     ]
 
 

@@ -353,10 +353,10 @@ def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None
     assert abs(float(first.mean()) - 1) < 0.1
     names = {name for name, _ in primer("random").named_parameters()}
     assert "first.0.table" not in names
-    assert "first.0.table" in {name for name, _ in primer("free").named_parameters()}
+    assert "first.0.table" in {name for name, _ in primer("table").named_parameters()}
 
 
-@pytest.mark.parametrize(("kind", "start"), [("random", 1.0), ("free", 0.0)])
+@pytest.mark.parametrize(("kind", "start"), [("random", 1.0), ("table", 0.0)])
 def test_the_vectors_of_pairs_pass_a_two_layer_network_around_its_base(kind: str, start: float) -> None:
     made = primer(kind)
     nn.init.normal_(made.offset)
@@ -390,7 +390,7 @@ def test_features_of_ones_own_make_a_primer() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("fulll", {}, r"unknown primer 'fulll' \(did you mean 'full'\?\); allowed: free, full, instantaneous"),
+        ("fulll", {}, r"unknown primer 'fulll' \(did you mean 'full'\?\); allowed: full, instantaneous"),
         ("full", {"activation": "swish"}, "unknown activation 'swish'"),
         ("full", {"base": "one"}, "unknown base 'one'; allowed: identity, zero"),
         ("full", {"form": "dft"}, "unknown form 'dft'"),

@@ -287,7 +287,7 @@ def test_training_a_part_resumes_with_that_parts_moments(tmp_path: Path) -> None
         ({"seed": 3}, r"its seed is 2, here it is 3"),
         ({"schedule": "cosine"}, r"its schedule is 'halving', here it is 'cosine'"),
         ({"drop_last": False}, r"its drop_last is True, here it is False"),
-        ({"rates": {"head": 3.0}}, r"its rates is \{\}, here it is \{'head': 3\.0\}"),
+        ({"lr_factors": {"head": 3.0}}, r"its lr_factors is \{\}, here it is \{'head': 3\.0\}"),
         ({"precision": "bf16"}, r"its precision is 'float32', here it is 'bf16'"),
         ({"loss": partial(F.huber_loss, delta=2.0)}, r"its loss is 'mse_loss', here it is 'huber_loss\(delta=2\.0\)'"),
         ({"parameters": "head"}, r"its choice of parameters is '6 tensors, \w+', here it is '2 tensors, "),
@@ -460,10 +460,10 @@ def test_a_folder_is_free_again_after_a_run_that_failed(tmp_path: Path) -> None:
 
 def test_rates_and_their_moments_are_taken_up(tmp_path: Path) -> None:
     whole, broken = Tiny(), Tiny()
-    rates = {"head": 3.0, "body.bias": 0.5}
-    train_tiny(whole, loss=mse, rates=rates)
-    interrupted(tmp_path, at_call=7, rates=rates)
-    train_tiny(broken, loss=mse, rates=rates, state=tmp_path)
+    lr_factors = {"head": 3.0, "body.bias": 0.5}
+    train_tiny(whole, loss=mse, lr_factors=lr_factors)
+    interrupted(tmp_path, at_call=7, lr_factors=lr_factors)
+    train_tiny(broken, loss=mse, lr_factors=lr_factors, state=tmp_path)
     assert same(weights(whole), weights(broken))
 
 

@@ -21,23 +21,14 @@ def row(key: str = "0a", mse: float = 0.5, **fields: object) -> Row:
 
 def test_a_row_comes_back_with_its_arrays(tmp_path: Path) -> None:
     store = Store(tmp_path / "new" / "folder")
-    assert not store.has("0a") and store.keys() == [] and store.frame().empty
+    assert not store.has("0a") and store.keys() == []
     store.add(row())
     assert store.has("0a") and store.keys() == ["0a"]
-    again = store.row("0a")
-    assert again.fields == row().fields and again.key == "0a"
+    assert store.fields("0a") == row().fields
+    arrays = store.arrays("0a")
     for name, array in row().arrays.items():
-        np.testing.assert_array_equal(again.arrays[name], array)
-        assert again.arrays[name].dtype == np.float32
-
-
-def test_a_frame_has_the_rows_asked_for_in_their_order(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for key, mse in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
-        store.add(Row({"key": key, "mse": mse, "mae": 0.1}))
-    assert list(store.frame()["key"]) == ["a", "b", "c"]
-    assert list(store.frame(["c", "missing", "a"])["mse"]) == [3.0, 1.0]
-    assert store.arrays("a") == {}
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == np.float32
 
 
 def test_a_second_row_that_agrees_is_fine_and_the_first_is_kept(tmp_path: Path) -> None:

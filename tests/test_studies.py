@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,21 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from primecast.analysis.statistics import block_sums, blocks_frame
+from primecast.analysis.statistics import block_sums
 from primecast.data.catalog import CATALOG
 from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
-from primecast.experiments.experiment import Spec, _identity, key, key_of, resolve, run
+from primecast.experiments.run import run
+from primecast.experiments.spec import Spec, identity, key, key_of, resolve
 from primecast.experiments.store import Row, Store, StoreError
 from primecast.experiments.studies import STUDIES, load_study, results
-from primecast.experiments.studies.grid import grid, variant_of
+from primecast.experiments.studies.grid import grid
 from primecast.experiments.studies.published import PAPER_MAIN, PAPER_RELATIONAL, backbone, paper
-from primecast.experiments.studies.tables import changes, paired, with_variants
+from primecast.experiments.studies.runner import plan_study
+from primecast.experiments.studies.tables import changes, ordered, paired
 
 ROOT = Path(__file__).parents[1]
+NOWHERE = Path("no folder of results")
 COMMITTED = [name for name in STUDIES if (ROOT / "results" / f"{name}.csv").exists()]
 
 
@@ -59,26 +63,24 @@ def test_the_controls_are_those_of_the_plan_in_its_order() -> None:
 def test_studies_share_the_runs_they_have_in_common() -> None:
     keys = {
         name: {key(spec, spec.dataset) for spec in load_study(name).specs()}
-        for name in ("controls", "dropout", "rank", "kv", "main_table")
+        for name in ("controls", "dropout", "primer_design", "kv", "main_table")
     }
-    for other in ("dropout", "rank", "kv", "main_table"):
+    for other in ("dropout", "primer_design", "kv", "main_table"):
         assert keys["controls"] & keys[other], other
 
 
-def test_a_grid_keeps_pairs_together_and_a_variant_is_found_again() -> None:
+def test_a_grid_keeps_pairs_together_and_names_their_variants() -> None:
     variants: dict[str, dict[str, Any]] = {
         "a": {"attention": "standard"},
         "b": {"attention": "prime"},
         "c": {"attention": "prime", "settings": {"primer.base": "identity"}},
     }
     specs = grid(variants, ["ETTh1", "Weather"], seeds=[0, 1], settings={"epochs": 2})
-    assert [variant_of(spec, variants) for spec in specs] == list("abc") * 4
+    assert [spec.variant for spec in specs] == list("abc") * 4
     assert all(one.seed <= other.seed for one, other in pairwise(specs[:6]))
     assert specs[-1].settings == {"dropout": 0.1, "epochs": 2, "primer.base": "identity"}
     own = grid({"t": {"model": "timer_xl"}, "f": {"preset": "fredf"}}, ["Weather"])
     assert own[0].settings == {} and own[1].preset == "fredf"  # Weather's settings are of iTransformer
-    with pytest.raises(InputError, match="no variant of this study is"):
-        variant_of(Spec(dataset="ETTh1", attention="gated"), variants)
 
 
 def test_an_unknown_study_is_refused_with_the_known_ones() -> None:
@@ -107,10 +109,10 @@ def pretended(spec: Spec) -> Row:
     shared = 0.05 * np.sin(np.arange(WINDOWS.get(spec.dataset, 500)) / 40)
     errors = (level + shared + 0.01 * generator.standard_normal(len(shared))).astype(np.float32)
     arrays = {"window_mse": errors, "window_mae": np.sqrt(errors)}
-    identity = _identity(spec, plan, f"fingerprint of {spec.dataset}")
+    told = identity(spec, plan, f"fingerprint of {spec.dataset}")
     fields = {
-        "key": key_of(identity),
-        **identity,
+        "key": key_of(told),
+        **told,
         "mse": float(errors.mean(dtype=float)),
         "mae": float(arrays["window_mae"].mean(dtype=float)),
         "val_mse": level,
@@ -148,7 +150,7 @@ def known_data(monkeypatch: pytest.MonkeyPatch) -> None:
             raise InputError("data set 'Traffic' needs the file traffic.csv")
         return f"fingerprint of {dataset}"
 
-    monkeypatch.setattr("primecast.experiments.experiment.fingerprint", fingerprint)
+    monkeypatch.setattr("primecast.experiments.spec.fingerprint", fingerprint)
 
 
 def filled(store: Store, name: str, *, quick: bool = False, most: int = 10_000) -> list[Spec]:
@@ -157,6 +159,11 @@ def filled(store: Store, name: str, *, quick: bool = False, most: int = 10_000) 
     for spec in specs:
         store.add(pretended(spec))
     return specs
+
+
+def text_of(spec: Spec) -> str:
+    """As in the column `spec`: the variant has a column of its own."""
+    return replace(spec, variant="").to_json()
 
 
 def _probes(spec: Spec) -> tuple[str, ...]:
@@ -174,7 +181,7 @@ def test_every_study_renders_what_is_there_also_when_little_is(name: str, tmp_pa
     for most in (1, 24):
         store = Store(tmp_path / f"store{most}")
         filled(store, name, most=most)
-        frame, blocks = results.collect(study.specs(), store)
+        frame, blocks = results.collect(study.specs(), store, NOWHERE)
         text = study.render(frame, blocks)
         assert "nan" not in text.lower().replace("finance", "")
         for dataset in dict.fromkeys(frame["dataset"]):
@@ -187,7 +194,7 @@ def test_every_study_renders_what_is_there_also_when_little_is(name: str, tmp_pa
 def test_tables_are_rebuilt_from_the_files_alone(tmp_path: Path) -> None:
     store, out = Store(tmp_path / "store"), tmp_path / "results"
     specs = filled(store, "kv", quick=True)
-    frame, blocks = results.collect(specs, store)
+    frame, blocks = results.collect(specs, store, NOWHERE)
     results.write_results("kv", out, frame, blocks)
     text = (out / "kv.md").read_text(encoding="utf-8")
     assert text == results.markdown("kv", *results.read_results("kv", out))
@@ -203,35 +210,35 @@ def test_tables_are_rebuilt_from_the_files_alone(tmp_path: Path) -> None:
 def test_a_table_keeps_the_committed_runs_that_a_store_lacks(tmp_path: Path) -> None:
     out, all_of = tmp_path / "results", Store(tmp_path / "all")
     specs = filled(all_of, "kv")
-    results.write_results("kv", out, *results.collect(specs, all_of))
+    results.write_results("kv", out, *results.collect(specs, all_of, NOWHERE))
     before = (out / "kv.md").read_bytes()
 
     few = Store(tmp_path / "few")  # begun anew on another machine, in the middle
     for spec in specs[7:12]:
         few.add(pretended(spec))
     for store in (few, Store(tmp_path / "none")):
-        frame, blocks = results.join_committed(out, specs, *results.collect(specs, store))
-        assert list(frame["spec"]) == [spec.to_json() for spec in specs]
+        frame, blocks = results.collect(specs, store, out)
+        assert list(frame["spec"]) == [text_of(spec) for spec in specs]
         check_rows(frame, blocks)
         results.write_results("kv", out, frame, blocks)
         assert (out / "kv.md").read_bytes() == before
 
     asked = specs[:5]
-    frame, _ = results.join_committed(out, asked, *results.collect(asked, few))
-    assert list(frame["spec"]) == [spec.to_json() for spec in asked]
+    frame, _ = results.collect(asked, few, out)
+    assert list(frame["spec"]) == [text_of(spec) for spec in asked]
 
 
 @pytest.mark.usefixtures("known_data")
 def test_a_committed_run_that_disagrees_with_the_store_is_an_error_and_stays(tmp_path: Path) -> None:
     out, store = tmp_path / "results", Store(tmp_path / "store")
     specs = filled(store, "kv", most=3)
-    results.write_results("kv", out, *results.collect(specs, store))
+    results.write_results("kv", out, *results.collect(specs, store, NOWHERE))
     row = pretended(specs[1])
     other = Store(tmp_path / "other")
     other.add(Row({**row.fields, "mse": row.fields["mse"] * 1.001}, row.arrays))
     before = (out / "kv.csv").read_bytes()
     with pytest.raises(StoreError, match=r"kv\.csv with another score: mse"):
-        results.join_committed(out, specs, *results.collect(specs, other))
+        results.collect(specs, other, out)
     assert (out / "kv.csv").read_bytes() == before
 
 
@@ -240,8 +247,8 @@ def test_a_change_is_found_where_there_is_one_and_marked(tmp_path: Path) -> None
     store = Store(tmp_path)
     study = load_study("kv")
     filled(store, "kv")
-    frame, blocks = results.collect(study.specs(), store)
-    named = with_variants(frame, study.VARIANTS)
+    frame, blocks = results.collect(study.specs(), store, NOWHERE)
+    named = ordered(frame, study.VARIANTS)
     found = paired(named, blocks, "keys and values", "standard", ("ETTh1", 96))
     assert found is not None and found.seeds == 3
     ours, theirs = (
@@ -260,14 +267,14 @@ def test_a_change_is_found_where_there_is_one_and_marked(tmp_path: Path) -> None
 def test_dropout_is_chosen_on_validation_alone(tmp_path: Path) -> None:
     study = load_study("dropout")
     store = Store(tmp_path)
-    best_of = {"standard": 0.4, "prime": 0.2, "prime-free": 0.1, "prime (own pair too)": 0.2}
+    best_of = {"standard": 0.4, "prime": 0.2, "prime-table": 0.1, "prime (self-pair primed)": 0.2}
     for spec in study.specs()[: 2 * len(study.VARIANTS)]:  # ETTh1
         row = pretended(spec)
-        best = best_of[variant_of(spec, study.VARIANTS).partition(", ")[0]]
+        best = best_of[spec.variant.partition(", ")[0]]
         val = 0.5 + abs(spec.settings["dropout"] - best)
         store.add(Row({**row.fields, "val_mse": val, "mse": row.fields["mse"] + 1 / val}, row.arrays))
-    frame, blocks = results.collect(study.specs(), store)
-    named = with_variants(frame, study.VARIANTS)
+    frame, blocks = results.collect(study.specs(), store, NOWHERE)
+    named = ordered(frame, study.VARIANTS)
     found = {name: share for (_, name), share in study.chosen(named).items()}
     assert found == best_of
     assert "| ETTh1 | standard | 0.8000 | 0.7000 | **0.5000** | 0.9000 |" in study.render(frame, blocks)
@@ -279,39 +286,39 @@ def test_a_plan_tells_what_is_there_what_is_missing_and_how_long_it_takes(tmp_pa
     specs = load_study("main_table").specs()
     for spec in specs[:5]:
         store.add(pretended(spec))
-    plan = results.plan(specs, store, out=tmp_path)
+    plan = plan_study(specs, store, out=tmp_path)
     assert (plan.there, plan.missing) == (5, len(specs) - 5) and plan.without_data == ("Traffic",)
     timer = sum(spec.model == "timer_xl" for spec in specs)
     assert plan.unknown == timer and plan.hours == pytest.approx((len(specs) - 5 - timer) * 36 / 3600)
     assert f"{len(specs) - 5} are missing" in str(plan) and "not on this machine: Traffic" in str(plan)
-    few, blocks = results.collect(specs[:5], store)
+    few, blocks = results.collect(specs[:5], store, NOWHERE)
     results.write_results("main_table", tmp_path, few, blocks)
-    plan = results.plan(specs[:9], Store(tmp_path / "empty"), out=tmp_path)
+    plan = plan_study(specs[:9], Store(tmp_path / "empty"), out=tmp_path)
     assert (plan.there, plan.missing, plan.committed) == (0, 9, 5) and plan.hours == pytest.approx(9 * 36 / 3600)
     assert plan.new_hours == pytest.approx(4 * 36 / 3600)
     assert "of the missing, 5 are among the committed results" in str(plan)
     assert "4 runs, about 0.0 core-hours, are left then" in str(plan)
-    plan = results.plan(specs[:9], store, out=tmp_path)  # what a store has is not counted as committed, too
+    plan = plan_study(specs[:9], store, out=tmp_path)  # what a store has is not counted as committed, too
     assert (plan.there, plan.missing, plan.committed) == (5, 4, 0) and plan.new_hours == plan.hours
 
 
 @pytest.mark.usefixtures("known_data")
 def test_a_run_that_one_study_committed_serves_the_others_also_without_its_probes(tmp_path: Path) -> None:
     out, store, none = tmp_path / "results", Store(tmp_path / "store"), Store(tmp_path / "none")
-    probed = filled(store, "rank", most=1)  # standard attention on ETTh1, with its cost
-    results.write_results("rank", out, *results.collect(probed, store))
+    probed = filled(store, "primer_design", most=1)  # standard attention on ETTh1, with its cost
+    results.write_results("primer_design", out, *results.collect(probed, store, NOWHERE))
     specs = load_study("kv").specs()
-    frame, blocks = results.join_committed(out, specs, *results.collect(specs, none))
+    frame, blocks = results.collect(specs, none, out)
     check_rows(frame, blocks)
-    assert list(frame["spec"]) == [specs[0].to_json()] and frame["probes"][0] == {} and probed[0].probes
-    left = list(results.uncommitted(specs, out).values())
-    assert left == specs[1:] and results.plan(specs, none, out=out).committed == 1
-    assert list(results.uncommitted(probed, out)) == []
+    assert list(frame["spec"]) == [text_of(specs[0])] and frame["probes"][0] == {} and probed[0].probes
+    left = results.uncommitted(specs, out)
+    assert left == specs[1:] and plan_study(specs, none, out=out).committed == 1
+    assert results.uncommitted(probed, out) == []
 
 
 @pytest.mark.usefixtures("known_data")
 def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path: Path) -> None:
-    study, store = load_study("rank"), Store(tmp_path)
+    study, store = load_study("primer_design"), Store(tmp_path)
     names = ("standard", "relu", "tanh", "silu")
     level = {"standard": 0.5, "relu": 0.4, "tanh": 0.45, "silu": 0.3}
     tested = {"standard": 0.1, "relu": 0.3, "tanh": 0.1, "silu": 0.2}  # by validation silu, relu, tanh
@@ -325,8 +332,8 @@ def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path
         errors = {"val_mse": by * level[name] * (1 + seed), "mse": tested[name]}
         store.add(Row({**row.fields, **errors}, row.arrays))
         store_specs.append(spec)
-    frame, blocks = results.collect(store_specs, store)
-    found = changes(with_variants(frame, study.VARIANTS), "val_mse", study.CHOSEN_ON)
+    frame, blocks = results.collect(store_specs, store, NOWHERE)
+    found = changes(ordered(frame, study.VARIANTS), "val_mse", study.CHOSEN_ON)
     assert found["mean"].to_dict() == pytest.approx(
         {"standard": 0, "relu": -0.2, "tanh": -0.1, "silu": math.nan}, nan_ok=True
     )
@@ -337,19 +344,19 @@ def test_designs_are_ranked_on_the_sets_they_are_chosen_on_seed_by_seed(tmp_path
 @pytest.mark.usefixtures("known_data")
 def test_the_default_is_the_candidate_with_the_lowest_mean_on_validation(tmp_path: Path) -> None:
     study, store = load_study("controls"), Store(tmp_path)
-    level = {"standard": 1.0, "standard, a vector for each channel": 0.5, **dict.fromkeys(study.CANDIDATES, 0.9)}
-    level["prime-free"] = 0.8
-    specs = [spec for spec in study.specs() if variant_of(spec, study.VARIANTS) in level and spec.seed < 3]
+    level = {"standard": 1.0, "standard, channel embeddings": 0.5, **dict.fromkeys(study.CANDIDATES, 0.9)}
+    level["prime-table"] = 0.8
+    specs = [spec for spec in study.specs() if spec.variant in level and spec.seed < 3]
     for spec in specs:
         row = pretended(spec)
-        by = level[variant_of(spec, study.VARIANTS)] if spec.seed < 2 else 7.0  # seeds that not all have do not count
+        by = level[spec.variant] if spec.seed < 2 else 7.0  # seeds that not all have do not count
         store.add(Row({**row.fields, "val_mse": by}, row.arrays))
-    text = study.render(*results.collect(specs, store))
-    assert "| prime-free | -20.00 % | -20.00 % | -20.00 % | -20.00 % | -20.00 % | **-20.00 %** |" in text
+    text = study.render(*results.collect(specs, store, NOWHERE))
+    assert "| prime-table | -20.00 % | -20.00 % | -20.00 % | -20.00 % | -20.00 % | **-20.00 %** |" in text
     assert text.count("**") == 2
-    fewer = [s for s in specs if (s.dataset, variant_of(s, study.VARIANTS)) != ("ETTm1", study.CANDIDATES[-1])]
-    unfinished = study.render(*results.collect(fewer, store))
-    assert "| prime-free | -20.00 %" in unfinished and "**" not in unfinished
+    fewer = [s for s in specs if (s.dataset, s.variant) != ("ETTm1", study.CANDIDATES[-1])]
+    unfinished = study.render(*results.collect(fewer, store, NOWHERE))
+    assert "| prime-table | -20.00 %" in unfinished and "**" not in unfinished
 
 
 @pytest.mark.usefixtures("known_data")
@@ -359,7 +366,7 @@ def test_a_comparison_over_fewer_seeds_than_its_cell_says_so(tmp_path: Path) -> 
     specs = [spec for spec in specs if spec.attention != "standard" or spec.seed == 0]
     for spec in specs:
         store.add(pretended(spec))
-    text = study.render(*results.collect(specs, store))
+    text = study.render(*results.collect(specs, store, NOWHERE))
     assert "| 3, 1 compared |" in text
 
 
@@ -379,7 +386,9 @@ def check_rows(frame: pd.DataFrame, blocks: pd.DataFrame) -> None:
     assert list(blocks["key"]) == list(frame["key"])
     for (_, row), (_, sums) in zip(frame.iterrows(), blocks.iterrows(), strict=True):
         fields: dict[str, Any] = {str(name): value for name, value in row.items()}
-        assert key_of(fields) == row["key"], f"the key of {row['spec']}: was a default changed? See FORMER_DEFAULTS"
+        assert key_of(fields) == row["key"], (
+            f"the key of {row['spec']}: was a default changed? See tools/migrate_results.py"
+        )
         spec = Spec.from_json(row["spec"])
         assert key(spec, row["fingerprint"]) == row["key"], f"{row['spec']} means another run today: its row is stale"
         assert (spec.dataset, spec.model, spec.horizon, spec.lookback, spec.seed) == tuple(
@@ -422,14 +431,15 @@ def test_no_committed_result_is_larger_than_a_megabyte(path: Path) -> None:
     assert path.stat().st_size < 2**20
 
 
+@pytest.mark.usefixtures("known_data")
 def test_the_check_of_rows_finds_a_changed_score_setting_and_a_lost_column(tmp_path: Path) -> None:
     """A check that cannot fail checks nothing."""
     spec = Spec(dataset="nyc-weather", horizon=24)
     store = Store(tmp_path)
     row = pretended(spec)
     store.add(row)
-    line = results._line(spec, store.fields(row.key))
-    frame, blocks = pd.DataFrame([line]), blocks_frame({row.key: row.arrays})
+    frame, blocks = results.collect([spec], store, NOWHERE)
+    line = frame.iloc[0]
     check_rows(frame, blocks)
     settings = json.loads(json.dumps(line["settings"]))
     settings["training"]["lr"] = 0.5

@@ -31,7 +31,7 @@ from tests.reference import rotate_by_pairs, time_attention_by_loops
 
 B, N, P, T, D, H = 2, 3, 7, 5, 24, 2
 L = P * T
-PRIMERS = [None, "full", "free", {"kind": "lead_lag", "prime_self": False, "layers": True, "learn_base": True}]
+PRIMERS = [None, "full", "table", {"kind": "lead_lag", "prime_self": False, "layers": True, "learn_base": True}]
 
 
 def model(**options: Any) -> TimerXL:

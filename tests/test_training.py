@@ -299,12 +299,12 @@ def test_nothing_to_train_is_refused() -> None:
         train_tiny(parameters=lambda name: False)
 
 
-# ---------------------------------------------------------------- rates of parts
+# ---------------------------------------------------------------- lr_factors of parts
 
 
 def test_rates_are_parameter_groups_of_torchs_adam() -> None:
     model, train = Tiny(dropout=0.0), Source(TRAIN, seed=0)
-    train_tiny(model, train, epochs=1, rates={"head": 3.0, "body": 0.5, "body.bias": 7})
+    train_tiny(model, train, epochs=1, lr_factors={"head": 3.0, "body": 0.5, "body.bias": 7})
 
     twin = Tiny(dropout=0.0)
     groups = [
@@ -324,17 +324,17 @@ def test_rates_are_parameter_groups_of_torchs_adam() -> None:
 
 def test_a_rate_of_one_changes_no_bit() -> None:
     plain, rated = Tiny(), Tiny()
-    assert train_tiny(plain).best.val_mse == train_tiny(rated, rates={"head": 1.0}).best.val_mse
+    assert train_tiny(plain).best.val_mse == train_tiny(rated, lr_factors={"head": 1.0}).best.val_mse
     assert same(weights(plain), weights(rated))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rates": {"hed": 2.0}}, r"unknown part of the model 'hed' .*allowed: body, head, header$"),
-        ({"rates": {"body": 2.0}, "parameters": "head"}, r"unknown part of the model 'body'; allowed: head$"),
-        ({"rates": {"head": 0.0}}, r"the rate of 'head' is 0\.0; it must be a finite number above 0$"),
-        ({"rates": {"head": math.inf}}, r"the rate of 'head' is inf; it must be"),
+        ({"lr_factors": {"hed": 2.0}}, r"unknown part of the model 'hed' .*allowed: body, head, header$"),
+        ({"lr_factors": {"body": 2.0}, "parameters": "head"}, r"unknown part of the model 'body'; allowed: head$"),
+        ({"lr_factors": {"head": 0.0}}, r"the lr_factor of 'head' is 0\.0; it must be a finite number above 0$"),
+        ({"lr_factors": {"head": math.inf}}, r"the lr_factor of 'head' is inf; it must be"),
     ],
 )
 def test_rates_that_cannot_be_used_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -476,15 +476,15 @@ def test_numbers_of_numpy_and_a_folder_as_text_are_taken(monkeypatch: pytest.Mon
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no such checks
     whole = {"batch_size": np.int64(5), "epochs": np.int32(3), "patience": np.int64(3), "seed": np.uint8(2)}
     plain, numpys, again = Tiny(), Tiny(), Tiny()
-    train_tiny(plain, lr=float(np.float32(0.01)), rates={"head": 0.5})
+    train_tiny(plain, lr=float(np.float32(0.01)), lr_factors={"head": 0.5})
     given: dict[str, Any] = {
         **whole,
         "lr": np.float32(0.01),
-        "rates": {"head": np.float64(0.5)},
+        "lr_factors": {"head": np.float64(0.5)},
         "save_every": np.int16(2),
     }
     train_tiny(numpys, **given, state=str(tmp_path))
-    train_tiny(again, lr=float(np.float32(0.01)), rates={"head": 0.5}, state=tmp_path)
+    train_tiny(again, lr=float(np.float32(0.01)), lr_factors={"head": 0.5}, state=tmp_path)
     assert same(weights(plain), weights(numpys)) and same(weights(plain), weights(again))
     assert evaluate(plain, Source(VAL, seed=1), batch_size=np.int64(7)).windows == VAL  # type: ignore[arg-type]
 

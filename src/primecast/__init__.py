@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from primecast.data.catalog import fetch, load_dataset
     from primecast.data.windows import split
     from primecast.errors import InputError
-    from primecast.experiments.experiment import Spec, run
+    from primecast.experiments.run import run
+    from primecast.experiments.spec import Spec
     from primecast.forecasting.forecaster import Forecaster
     from primecast.models import create_model, list_models
     from primecast.nn.attention import Prime, attend, attention_weights
@@ -27,7 +28,7 @@ _HOME = {
     "MultiHeadAttention": "nn.multi_head",
     "Prime": "nn.attention",
     "Primer": "nn.primer",
-    "Spec": "experiments.experiment",
+    "Spec": "experiments.spec",
     "attend": "nn.attention",
     "attention_weights": "nn.attention",
     "create_loss": "nn.losses",
@@ -39,7 +40,7 @@ _HOME = {
     "load_dataset": "data.catalog",
     "parameter_overhead": "nn.primer",
     "priming": "nn.swap",
-    "run": "experiments.experiment",
+    "run": "experiments.run",
     "split": "data.windows",
     "swap_attention": "nn.swap",
 }

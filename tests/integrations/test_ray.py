@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from primecast.experiments.experiment import run
+from primecast.experiments.run import run
 from primecast.experiments.store import Store
 from tests.test_engines import LONG, linux, start, tiny, wait_for_epochs
 

@@ -21,7 +21,7 @@ Probe = Callable[[nn.Module, Splits, Dataset], dict[str, Any]]
 
 PROBES: dict[str, Probe] = {
     "maps": attention_maps,
-    "loss_of_channel": sensor_ablation,
+    "sensor_ablation": sensor_ablation,
     "example_forecasts": example_forecasts,
     "relations": synthetic_recovery,
     "cost": cost,

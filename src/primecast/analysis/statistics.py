@@ -46,7 +46,7 @@ LEVEL = 0.95
 DRAWS = 2000
 CELL, CELLS = 24, 128
 NORMAL = 1.959963984540054  # the 97.5 % quantile of the normal distribution
-BETTER, WORSE, TIE = "better", "worse", "not distinguishable"
+BETTER, WORSE, TIE = "better", "worse", "no significant difference"
 
 
 # ---------------------------------------------------------------- cells of a table: over seeds

@@ -189,7 +189,7 @@ def _fit(frame: DataFrame, *, horizon: int, lookback: int, missing: str, setting
     """Fit a Forecaster; a setting that is not one of its arguments is passed to its model."""
     from inspect import signature
 
-    from primecast.experiments.experiment import parse_setting
+    from primecast.experiments.spec import parse_setting
     from primecast.forecasting.forecaster import Forecaster
 
     arguments: dict[str, Any] = {}

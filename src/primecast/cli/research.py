@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from primecast.cli.options import ACTIONS, DATA, MACHINE, MODEL, OUTPUT, Json, option
-from primecast.errors import InputError, unknown
 
 DataDir = Annotated[Path | None, option("Folder of the data files. Default: PRIMECAST_DATA.", DATA)]
 
@@ -19,7 +18,7 @@ def run(
     model: Annotated[str, option("Name of a model, see `primecast list`.", MODEL)] = "itransformer",
     attention: Annotated[
         str | None,
-        option("standard, prime, prime-free, MECHANISM or MECHANISM+prime. Default: the model's.", MODEL),
+        option("standard, prime, prime-table, MECHANISM or MECHANISM+prime. Default: the model's.", MODEL),
     ] = None,
     horizon: Annotated[int | None, option("Steps to forecast. Default: the data set's shortest.", MODEL)] = None,
     lookback: Annotated[int, option("Past steps the model sees.", MODEL)] = 96,
@@ -34,8 +33,8 @@ def run(
 ) -> None:
     """Train one model on one benchmark data set and print its test score."""
     from primecast.data.catalog import CATALOG
-    from primecast.experiments.experiment import Spec, parse_setting
-    from primecast.experiments.experiment import run as run_spec
+    from primecast.experiments.run import run as run_spec
+    from primecast.experiments.spec import Spec, parse_setting
     from primecast.training.distributed import is_main
 
     if horizon is None:
@@ -84,63 +83,37 @@ def study(
     address: Annotated[str | None, option("Address of a Ray cluster. Default: start one here.", MACHINE)] = None,
 ) -> None:
     """Run a study and make its table and figure from the runs."""
+    from primecast.experiments.engines import Interrupted
     from primecast.experiments.studies import STUDIES, load_study
+    from primecast.experiments.studies.runner import run_study
 
     if show_list or name is None:
         for each in STUDIES:
             print(f"{each:{max(map(len, STUDIES))}}  {load_study(each).TITLE}")
         return
-    module = load_study(name)
-    if figure and not hasattr(module, "figure"):
-        drawn = [each for each in STUDIES if hasattr(load_study(each), "figure")]
-        raise InputError(f"study {name!r} has no figure; those that have one: {', '.join(drawn)}")
-    if quick and not (run or plan or table or figure):
-        run = table = True
-    if new and not run:
-        raise InputError("--new goes with --run: it leaves out what --out has from before")
-    if not (run or plan or table or figure):
-        raise InputError(f"say what to do with study {name!r}: --plan, --run, --table, --figure; or --quick alone")
-
-    from primecast.experiments.engines import Interrupted
-    from primecast.experiments.experiment import run_all
-    from primecast.experiments.store import Store
-    from primecast.experiments.studies import results
-
-    if quick:  # not among the committed results
-        out = out / "quick"
-    runs = Store(store)
-    specs = module.specs(quick=quick)
-    asked = [spec for spec in specs if dataset is None or spec.dataset in dataset]
-    for each in dataset or []:
-        if each not in {spec.dataset for spec in specs}:
-            raise unknown(f"data set of study {name}", each, dict.fromkeys(spec.dataset for spec in specs))
-    if plan:
-        print(results.plan(asked, runs, out=out, root=data_dir))
-    failed: dict[str, str] = {}
-    if run:
-        try:
-            if new:
-                asked = list(results.uncommitted(asked, out, data_dir).values())
-            report = run_all(asked, runs, engine=engine, workers=workers, root=data_dir, address=address)
-        except Interrupted as stop:
-            print(f"primecast: {stop}", file=sys.stderr)
-            sys.exit(130)
-        failed = report.failed
-        print(f"{report.there} runs were there, {report.done + report.elsewhere} are new, {len(failed)} failed")
-        for shown, sentence in failed.items():
-            print(f"failed: {shown}: {sentence}", file=sys.stderr)
-    if table:
-        frame, blocks = results.join_committed(out, specs, *results.collect(specs, runs, data_dir), data_dir)
-        if frame.empty:
-            raise InputError(
-                f"no run of study {name!r} is in {store} or {out}: `primecast study {name} --run` makes them"
-            )
-        results.write_results(name, out, frame, blocks)
-        print((out / f"{name}.md").read_text(encoding="utf-8"))
-    if figure:
-        drawing = module.figure(results.read_results(name, out)[0])
-        drawing.savefig(out / f"{name}.png", dpi=150)
-        print(out / f"{name}.png")
+    try:
+        failed = run_study(
+            name,
+            echo=print,
+            plan=plan,
+            run=run,
+            new=new,
+            table=table,
+            figure=figure,
+            quick=quick,
+            store=store,
+            out=out,
+            datasets=dataset,
+            workers=workers,
+            engine=engine,
+            address=address,
+            root=data_dir,
+        )
+    except Interrupted as stop:
+        print(f"primecast: {stop}", file=sys.stderr)
+        sys.exit(130)
+    for spec, message in failed.items():
+        print(f"failed: {spec}: {message}", file=sys.stderr)
     if failed:
         sys.exit(1)
 

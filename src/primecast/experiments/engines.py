@@ -93,7 +93,7 @@ def sweep(
     progress: str = "auto",
     address: str | None = None,
 ) -> Report:
-    """Do the jobs whose rows the store lacks; one at a time for each place the engine has. See experiment.run_all."""
+    """Do the jobs whose rows the store lacks; one at a time for each place the engine has. See experiments.run.run_all."""
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
     if workers is not None and workers < 1:

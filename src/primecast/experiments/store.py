@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from primecast.errors import InputError
 from primecast.storage.atomic import read_json, write_bytes_atomically, write_json
@@ -41,7 +40,7 @@ class StoreError(InputError):
 class Row:
     """What a run leaves: flat fields that can be written as JSON, and arrays by name.
 
-    also: the row of another run that this one was, too, as one that is probed is the same one without its probes.
+    also: the row of another run that this one was, too: the same without its probes, or scored at another horizon.
     """
 
     fields: dict[str, Any]
@@ -69,7 +68,9 @@ class Store:
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def add(self, row: Row) -> None:
-        """Keep a row and clear away the state of its run; of two rows that agree the first is kept."""
+        """Keep a row, after the rows it is `also`, and clear away its state; of two that agree the first is kept."""
+        if row.also is not None:
+            self.add(row.also)
         if self.has(row.key):
             must_agree(self.fields(row.key), row.fields, where=self.folder)
         else:
@@ -79,8 +80,6 @@ class Store:
                 write_bytes_atomically(self._path(row.key).with_suffix(".npz"), buffer.getvalue())
             write_json(self._path(row.key), row.fields)
         self.clear_state(row.key)
-        if row.also is not None:
-            self.add(row.also)
 
     def fields(self, key: str) -> dict[str, Any]:
         fields: dict[str, Any] = read_json(self._path(key))
@@ -93,14 +92,6 @@ class Store:
             return {}
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-
-    def row(self, key: str) -> Row:
-        return Row(self.fields(key), self.arrays(key))
-
-    def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """One line per row, in the order of `keys` (those that are there), else of all keys."""
-        chosen = self.keys() if keys is None else [key for key in keys if self.has(key)]
-        return pd.DataFrame([self.fields(key) for key in chosen])
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"

@@ -86,7 +86,7 @@ class Forecaster:
     """Forecast all channels of a regular time series together.
 
     horizon:   steps to forecast. lookback: steps to look at.
-    model, attention: names as in `primecast list`; attention None is prime-free where the model can be primed.
+    model, attention: names as in `primecast list`; attention None is prime-table where the model can be primed.
     model_args: arguments of the model, as `create_model` takes them.
     past:      names of columns that are looked at but not forecast, such as a controller's output.
     future:    names of columns that are known beforehand, such as a holiday; `predict` is given their future.

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -52,6 +52,13 @@ LAYOUT: dict[str, type | UnionType] = {
 }
 LACKING: dict[str, object] = {"file_id": None, "file_value": None, "day_first": None, "whole": []}
 """What the layouts of earlier folders do not say."""
+FORMER_NAMES = {
+    "marks": "time_features",
+    "channel_vectors": "channel_embeddings",
+    "prime-free": "prime-table",
+    "free": "table",
+}
+"""Names of fields, arguments, attentions and kinds of a primer in folders saved before 0.2, and those of today."""
 
 
 def save_forecaster(
@@ -105,11 +112,15 @@ def _same(one: Index, other: Index) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A folder whose configuration has been checked, and whose tensors have not been read yet."""
+    """A folder whose configuration has been checked, and whose tensors have not been read yet.
+
+    former: it was saved under the names of before 0.2, and so are its tensors.
+    """
 
     folder: Path
     fields: dict[str, Any]
     index: Index
+    former: bool = False
 
     @property
     def params(self) -> dict[str, Any]:
@@ -124,9 +135,12 @@ class Saved:
         self, model: Mapping[str, str], arrays: Mapping[str, str]
     ) -> tuple[dict[str, Tensor], dict[str, np.ndarray]]:
         """The weights and the arrays, if the file holds exactly these names with these types and shapes."""
-        expected = {**{f"model.{name}": kind for name, kind in model.items()}, **arrays}
+        stored = {name: name.replace("time_features", "marks") if self.former else name for name in (*model, *arrays)}
+        expected = {f"model.{stored[name]}": kind for name, kind in model.items()}
+        expected |= {stored[name]: kind for name, kind in arrays.items()}
         read, _ = load_tensors(self.folder / WEIGHTS, expected)
-        return {name: read[f"model.{name}"] for name in model}, {name: read[name].numpy() for name in arrays}
+        weights = {name: read[f"model.{stored[name]}"] for name in model}
+        return weights, {name: read[stored[name]].numpy() for name in arrays}
 
     @contextmanager
     def reraise_for(self) -> Iterator[None]:
@@ -140,7 +154,30 @@ class Saved:
 
 def open_forecaster(folder: Path, *, arguments: Collection[str]) -> Saved:
     """The checked configuration of a folder. arguments: those a Forecaster takes, all of which must be there."""
-    return _checked(folder, open_folder(folder, form=FORM), arguments=arguments)
+    fields = open_folder(folder, form=FORM)
+    saved = _checked(folder, _with_current_names(fields), arguments=arguments)
+    return replace(saved, former="marks" in fields)
+
+
+def _with_current_names(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a folder under the names of today, whatever they were when it was saved."""
+    fields = {FORMER_NAMES.get(name, name): value for name, value in fields.items()}
+    params = fields.get("params")
+    if not isinstance(params, dict):  # refused later, with its name
+        return fields
+    params = {**params, "attention": _current(params.get("attention"))}
+    if isinstance(params.get("model_args"), dict):
+        arguments = {FORMER_NAMES.get(name, name): value for name, value in params["model_args"].items()}
+        if isinstance(arguments.get("primer"), dict):
+            arguments["primer"] = {name: _current(value) for name, value in arguments["primer"].items()}
+        elif "primer" in arguments:
+            arguments["primer"] = _current(arguments["primer"])
+        params["model_args"] = arguments
+    return {**fields, "params": params}
+
+
+def _current(name: Any) -> Any:
+    return FORMER_NAMES.get(name, name) if isinstance(name, str) else name
 
 
 def _checked(folder: Path, fields: dict[str, Any], *, arguments: Collection[str]) -> Saved:

@@ -39,7 +39,7 @@ class PrimeITransformer(BaseModel):
 
     h, input_size, n_series: horizon, look-back and number of series.
     futr_exog_list, hist_exog_list: names of exogenous columns; static ones are not used.
-    attention: prime-free, prime, standard, or a name of `primecast list`. primer: arguments of `primecast.Primer`.
+    attention: prime-table, prime, standard, or a name of `primecast list`. primer: arguments of `primecast.Primer`.
     hidden_size, n_heads, e_layers, d_ff, dropout, norm: of the iTransformer; d_ff is hidden_size when None.
     All others are neuralforecast's own.
     """
@@ -59,7 +59,7 @@ class PrimeITransformer(BaseModel):
         hist_exog_list: list[str] | None = None,
         stat_exog_list: list[str] | None = None,
         exclude_insample_y: bool = False,
-        attention: str = "prime-free",
+        attention: str = "prime-table",
         primer: Mapping[str, object] | None = None,
         hidden_size: int = 128,
         n_heads: int = 8,

@@ -171,8 +171,8 @@ ATTENTIONS = {
     "prime": Attention(
         "the paper's: a primer of what the windows show of two channels", {"mechanism": "dot", "primer": PAPERS_PRIMER}
     ),
-    "prime-free": Attention(
-        "the default: a primer of learned vectors, one for each pair", {"mechanism": "dot", "primer": {"kind": "free"}}
+    "prime-table": Attention(
+        "the default: a primer of learned vectors, one for each pair", {"mechanism": "dot", "primer": {"kind": "table"}}
     ),
 }
 CONTROLS = {
@@ -215,11 +215,11 @@ def attentions(name: str) -> dict[str, dict[str, Any]]:
 
 def default_attention(name: str) -> str:
     """The attention a model has where nothing is asked for: primed where it can be."""
-    return "prime-free" if MODELS[name].supports_primer else "standard"
+    return "prime-table" if MODELS[name].supports_primer else "standard"
 
 
 def attention_options(name: str, attention: str) -> dict[str, Any]:
-    """What an attention written as standard, prime-free, prime, MECHANISM or MECHANISM+prime means, as arguments.
+    """What an attention written as standard, prime-table, prime, MECHANISM or MECHANISM+prime means, as arguments.
 
     >>> attention_options("itransformer", "prime")
     {'mechanism': 'dot', 'primer': {'kind': 'full', 'prime_self': False}}

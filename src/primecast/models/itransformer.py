@@ -5,7 +5,7 @@
     forecast = Linear(d -> h) of each channel's token, brought back to the level of the window
 
 No position, no channel identity: permuting the channels permutes the forecast, and no parameter knows n; unless
-`channel_vectors` adds a learned vector to each token, the plain way to let a model know its channels.
+`channel_embeddings` adds a learned vector to each token, the plain way to let a model know its channels.
 Liu et al., "iTransformer: Inverted Transformers Are Effective for Time Series Forecasting", ICLR 2024.
 
 Parameters without a primer: (l+1) d + E [4 (d^2+d) + 2 d f + f + d + 4 d] + 2 d + (d+1) h.
@@ -29,7 +29,7 @@ class ITransformer(nn.Module):
     """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); it reads the past l time features.
 
     d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate, zero_output: see MultiHeadAttention.
-    channel_vectors: a vector for each token, calendar features included, learned from zero and added to its embedding.
+    channel_embeddings: a vector for each token, calendar features included, learned from zero and added to its embedding.
     primer: None, a kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
     """
 
@@ -50,7 +50,7 @@ class ITransformer(nn.Module):
         mechanism: str = "dot",
         modulate: str = "kv",
         zero_output: bool = False,
-        channel_vectors: bool = False,
+        channel_embeddings: bool = False,
         primer: str | Mapping[str, object] | PairFeatures | Primer | None = None,
     ) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class ITransformer(nn.Module):
         self.n_time_features = n_time_features
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(lookback, d_model)
-        self.vectors = nn.Parameter(torch.zeros(channels + n_time_features, d_model)) if channel_vectors else None
+        self.vectors = nn.Parameter(torch.zeros(channels + n_time_features, d_model)) if channel_embeddings else None
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(

@@ -7,7 +7,7 @@ A primer is a two-layer network over the features s_ij of a pair, with a linear 
 The features come from the look-back windows themselves. How does one channel lead the other: the circular
 cross-correlation at every lag. How do they move together: Pearson's correlation, the correlation of their rolling
 deviations, Spearman's. They are data: no gradient flows into them. Or nothing is read from the windows, and s_ij is a
-learned vector of the pair (kind "free").
+learned vector of the pair (kind "table").
 
 Neither F (b, n, n, d) nor the lag features (b, n, n, l) are needed. `Primer` returns a `Prime`, which carries phi, u
 and beta; and a linear map of the lag features is a bilinear form of the two windows,
@@ -77,17 +77,17 @@ class Instantaneous(nn.Module):
 class PairTable(nn.Module):
     """W s_ij for vectors drawn once for each pair, around 1 with Glorot's deviation: the windows are not looked at.
 
-    They stay as drawn and only W learns, unless they are `free`, which makes them parameters of their pair.
+    They stay as drawn and only W learns, unless they are `learned`, which makes them parameters of their pair.
     """
 
-    def __init__(self, hidden: int, *, tokens: int, width: int, free: bool, seed: int) -> None:
+    def __init__(self, hidden: int, *, tokens: int, width: int, learned: bool, seed: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(hidden, width) / width**0.5)
         generator = torch.Generator().manual_seed(seed)
         deviation = (2 / (width + hidden)) ** 0.5
         table = 1 + deviation * torch.randn(tokens, tokens, width, generator=generator)
         self.table: Tensor
-        if free:
+        if learned:
             self.table = nn.Parameter(table)
         else:
             self.register_buffer("table", table)
@@ -130,13 +130,13 @@ class OwnFeatures(nn.Module):
 
 # ---------------------------------------------------------------- the primer
 
-TABLES = ("free", "random")
+TABLES = ("table", "random")
 """Kinds that keep a vector for each pair and read nothing from the windows."""
 KINDS = {
     "full": "lead-lag at all lags and the three instantaneous features",
     "lead_lag": "circular cross-correlation at all lags of the look-back",
     "instantaneous": "Pearson, correlation of rolling deviations, Spearman",
-    "free": "a learned vector for each pair, whatever the windows hold; ties a model to its channels",
+    "table": "a learned vector for each pair, whatever the windows hold; ties a model to its channels",
     "random": "control: a vector drawn for each pair, which does not learn: nothing is known of the pairs",
 }
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -179,7 +179,7 @@ class Primer(nn.Module):
     prime_self, prime_covariates: whether F_ii, and pairs with a calendar token, are primed; else F = 1 there.
     layers:     gains (and learned base) of their own for that many layers; None shares one set.
     pairing:    a name in PAIRINGS: whose features a pair gets. The controls tell what pair-specific knowledge adds.
-    tokens:     number of tokens, needed by kinds "free" and "random", sparsity, permuted pairing and pair_offsets,
+    tokens:     number of tokens, needed by kinds "table" and "random", sparsity, permuted pairing and pair_offsets,
                 which tie a model to its channels. width: of the vectors of these two kinds.
     features:   f, with a callable kind.
     form:       how lags are projected, see `project_lags`; "auto" chooses by the number of tokens.
@@ -239,7 +239,7 @@ class Primer(nn.Module):
             raise InputError(f"rolling {rolling} must be at least 2 and at most the look-back {length}")
         if tokens is None and (kind in TABLES or sparsity > 0 or pairing == "permuted" or pair_offsets):
             raise InputError(
-                "kinds 'free' and 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: "
+                "kinds 'table' and 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: "
                 "give tokens"
             )
 
@@ -388,7 +388,7 @@ def _first_layers(
     if kind in ("full", "instantaneous"):
         layers.append(Instantaneous(hidden, rolling=rolling, form=form))
     if kind in TABLES and tokens is not None:
-        layers.append(PairTable(hidden, tokens=tokens, width=width, free=kind == "free", seed=seed))
+        layers.append(PairTable(hidden, tokens=tokens, width=width, learned=kind == "table", seed=seed))
     return nn.ModuleList(layers)
 
 

@@ -16,7 +16,7 @@ PAST, AHEAD = "#4a4a4a", "#d1495b"
 COLOURS = {
     "standard": "#2f6690",
     "prime": AHEAD,
-    "prime-free": "#e09f3e",
+    "prime-table": "#e09f3e",
     "standard, a vector for each channel": "#81a4cd",
 }
 """One colour for each attention in all figures; others take matplotlib's own."""

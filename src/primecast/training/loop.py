@@ -101,7 +101,7 @@ def fit(
     schedule: str = "halving",
     drop_last: bool = True,
     parameters: Callable[[str], bool] | str | None = None,
-    rates: Mapping[str, float] | None = None,
+    lr_factors: Mapping[str, float] | None = None,
     precision: str = "float32",
     state: Path | str | None = None,
     save_every: int = 200,
@@ -119,7 +119,7 @@ def fit(
     schedule:   a name in SCHEDULES.
     drop_last:  leave out an epoch's last, short batch. Windows fewer than one batch are one batch all the same.
     parameters: train only these: the name of a part of the model ("head"), or a predicate over parameter names.
-    rates:      factors on lr for named parts, {"primer": 10.0}; the innermost part a parameter lies in counts.
+    lr_factors:      factors on lr for named parts, {"primer": 10.0}; the innermost part a parameter lies in counts.
     precision:  a name in PRECISIONS, also for the validation scores.
     state:      a folder of this run's own; it is written every `save_every` steps and after each epoch, and a call
                 that finds one there continues it. A finished one returns at once.
@@ -141,12 +141,15 @@ def fit(
     seed = _whole("seed", seed)
     if not 0 <= seed < 2**63:
         raise InputError(f"seed is {seed}; it must be a whole number from 0 to 2**63 - 1")
-    lr, rates = float(lr), {part: float(rate) for part, rate in (rates or {}).items()}  # numpy's do not go into JSON
+    lr, lr_factors = (
+        float(lr),
+        {part: float(factor) for part, factor in (lr_factors or {}).items()},
+    )  # numpy's do not go into JSON
     state = None if state is None else Path(state)
     _check_precision(precision)
     where = _device(device, model)
     chosen = _choose(model, parameters)
-    factors = _factors(chosen, rates)
+    factors = _factors(chosen, lr_factors)
     team = join(where)
     if keep_blocks:
         keep_large_blocks()
@@ -166,7 +169,7 @@ def fit(
         "seed": seed,
         "schedule": schedule,
         "drop_last": drop_last,
-        "rates": rates,
+        "lr_factors": lr_factors,
         "precision": precision,
         "number of processes": team.size,
     }
@@ -300,13 +303,13 @@ def _inside(part: str, names: Collection[str]) -> list[str]:
     return inside
 
 
-def _factors(names: Collection[str], rates: Mapping[str, float]) -> dict[str, float]:
+def _factors(names: Collection[str], lr_factors: Mapping[str, float]) -> dict[str, float]:
     """For each parameter its factor on the learning rate."""
     factors = dict.fromkeys(names, 1.0)
-    for part in sorted(rates, key=len):  # the innermost part, which has the longest name, has the last word
-        if not (rates[part] > 0 and math.isfinite(rates[part])):
-            raise InputError(f"the rate of {part!r} is {rates[part]}; it must be a finite number above 0")
-        factors |= dict.fromkeys(_inside(part, names), rates[part])
+    for part in sorted(lr_factors, key=len):  # the innermost part, which has the longest name, has the last word
+        if not (lr_factors[part] > 0 and math.isfinite(lr_factors[part])):
+            raise InputError(f"the lr_factor of {part!r} is {lr_factors[part]}; it must be a finite number above 0")
+        factors |= dict.fromkeys(_inside(part, names), lr_factors[part])
     return factors
 
 

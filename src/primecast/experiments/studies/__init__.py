@@ -17,7 +17,7 @@ from primecast.errors import unknown
 STUDIES = (
     "controls",
     "dropout",
-    "rank",
+    "primer_design",
     "main_table",
     "relational_table",
     "lookback",
@@ -28,10 +28,11 @@ STUDIES = (
     "stability",
     "complexity",
     "attention_maps",
-    "single_point_of_failure",
+    "sensor_ablation",
     "forecasts",
-    "known_truth",
-    "wide",
+    "synthetic_recovery",
+    "many_channels",
+    "systems",
 )
 """Names of the modules in this folder that are studies, in the order in which they answer questions."""
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.experiments.experiment import Spec
-from primecast.experiments.studies import wide
+from primecast.experiments.spec import Spec
+from primecast.experiments.studies import many_channels
 from primecast.experiments.studies.grid import Variants, grid
 from primecast.experiments.studies.probed import ATTENTIONS, answers, need_two, over_seeds, table
-from primecast.experiments.studies.tables import READING, comparison_table, with_variants
+from primecast.experiments.studies.tables import READING, comparison_table, ordered
 from primecast.plotting.figures import curve_figure
 
 TITLE = "Time, memory and error of a graph attention network by density, on Weather"
@@ -30,11 +30,11 @@ of them are trained."""
 
 
 def specs(quick: bool = False) -> list[Spec]:
-    """From full graphs downwards; then the wide set, whose runs are those of `wide`."""
+    """From full graphs downwards; then the wide set, whose runs are those of `many_channels`."""
     if quick:
         return _runs("nyc-weather", (1.0, 0.2), seed=0, horizon=24)
     runs = [spec for seed in range(2) for spec in _runs("Weather", DENSITIES, seed=seed, horizon=96)]
-    return [*runs, *wide.specs()]
+    return [*runs, *many_channels.specs()]
 
 
 def _runs(dataset: str, densities: Sequence[float], *, seed: int, horizon: int) -> list[Spec]:
@@ -74,10 +74,10 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             }
             for (density, attention), part in runs.groupby(["density", "attention"])
         ]
-        errors = comparison_table(with_variants(graphs, variants(DENSITIES)), blocks, baseline="standard, 100%")
+        errors = comparison_table(ordered(graphs, variants(DENSITIES)), blocks, baseline="standard, 100%")
         parts += [*reached(runs), f"{errors}\n{READING}", f"{table(lines)}\n{LEGEND}"]
     if len(rest):
-        parts += ["## The same attentions over all pairs of a wide set", wide.render(rest, blocks).rstrip()]
+        parts += ["## The same attentions over all pairs of a wide set", many_channels.render(rest, blocks).rstrip()]
     return "\n\n".join(parts) + "\n"
 
 

@@ -3,9 +3,9 @@
 import pandas as pd
 
 from primecast.analysis.statistics import cells
-from primecast.experiments.experiment import Spec
-from primecast.experiments.studies.grid import OWN_PAIR_TOO, Variants, grid
-from primecast.experiments.studies.tables import READING, comparison_table, markdown_table, summary_table, with_variants
+from primecast.experiments.spec import Spec
+from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid
+from primecast.experiments.studies.tables import READING, comparison_table, markdown_table, ordered, summary_table
 
 TITLE = "Dropout, tuned on validation for each"
 
@@ -13,8 +13,8 @@ SHARES = (0.1, 0.2, 0.4, 0.8)
 SIDES: Variants = {
     "standard": {"attention": "standard"},
     "prime": {"attention": "prime"},
-    "prime-free": {"attention": "prime-free"},
-    "prime (own pair too)": {"attention": "prime", "settings": OWN_PAIR_TOO},
+    "prime-table": {"attention": "prime-table"},
+    "prime (self-pair primed)": {"attention": "prime", "settings": PRIME_SELF},
 }
 
 
@@ -33,13 +33,13 @@ def specs(quick: bool = False) -> list[Spec]:
     """Two seeds of the quick sets; of Weather and ETTm1, where a run takes up to a quarter of an hour, one."""
     if quick:
         return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 2})
-    fewer = at_each_share({name: SIDES[name] for name in ("standard", "prime", "prime-free")})
+    fewer = at_each_share({name: SIDES[name] for name in ("standard", "prime", "prime-table")})
     return [*grid(VARIANTS, ["ETTh1", "ETTh2", "Exchange"], seeds=range(2)), *grid(fewer, ["Weather", "ETTm1"])]
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """The grid on validation, then each one's best against the other's on test."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     best = chosen(named)
     picked = pd.concat(
         [

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.probed import ATTENTIONS, answers, over_seeds, probed_specs, table
 from primecast.plotting.figures import Example, example_figure
 

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.published import PAPER_HEADS, printed
-from primecast.experiments.studies.tables import READING, comparison_table, per_cell, with_variants
+from primecast.experiments.studies.tables import READING, comparison_table, ordered, per_cell
 
 TITLE = "A ninth head, or a primer"
 
@@ -35,8 +35,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """All against eight standard heads, with their parameters."""
-    parts = [with_variants(part, _variants(WIDTHS[str(name)])) for name, part in frame.groupby("dataset", sort=False)]
-    named = pd.concat(parts, ignore_index=True)
+    named = ordered(frame, _variants(8))
     counts = per_cell(named, "parameters")
     parameters = {
         (dataset, horizon, variant): f"{count:.0f} ({100 * (count / usual - 1):+.1f} %)"

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.published import PAPER_KV, printed
-from primecast.experiments.studies.tables import page, with_variants
+from primecast.experiments.studies.tables import ordered, page
 
 TITLE = "Primed keys, primed values, or both"
 
@@ -27,5 +27,5 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """All against standard attention."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     return page(named, blocks, baseline="standard", beside={"paper (MSE)": printed(PAPER_KV, PRINTED)})

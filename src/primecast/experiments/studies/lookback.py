@@ -4,17 +4,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.analysis.statistics import WORSE, cells
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.probed import answers
 from primecast.experiments.studies.tables import (
     READING,
     comparison_table,
     markdown_table,
+    ordered,
     paired,
     per_cell,
     places,
-    with_variants,
 )
 
 TITLE = "Look-back: how much of the past is needed"
@@ -38,7 +38,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Every look-back against standard attention at 96; and the shortest at which prime attention reaches it."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     return "\n".join(
         [
             READING,
@@ -90,7 +90,7 @@ def _shortest(found: list[tuple[str, int, str]], costs: list[dict[tuple[str, int
 
 def figure(frame: pd.DataFrame) -> Figure:
     """MSE against the look-back, standard and prime; dotted: standard attention at 96."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     named[["attention", "steps"]] = named["variant"].str.split(", ", expand=True)
     sets = list(dict.fromkeys(named["dataset"]))
     drawing = Figure(figsize=(3.6 * len(sets), 3), layout="constrained")

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.published import PAPER_MAIN, backbone, printed
-from primecast.experiments.studies.tables import page, with_variants
+from primecast.experiments.studies.tables import ordered, page
 
 TITLE = "Three backbones, standard and prime"
 
@@ -13,7 +13,7 @@ ITRANSFORMER: Variants = {
     "iTransformer": {"attention": "standard"},
     "iTransformer+prime": {"attention": "prime"},
 }
-DEFAULT: Variants = {"iTransformer+prime-free": {"attention": "prime-free"}}
+DEFAULT: Variants = {"iTransformer+prime-table": {"attention": "prime-table"}}
 OTHERS: Variants = {
     "FreDF": {"attention": "standard", "preset": "fredf"},
     "FreDF+prime": {"attention": "prime", "preset": "fredf"},
@@ -45,7 +45,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Each backbone primed against itself, with the paper's values and the backbone's own."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     beside = {
         "paper": printed(PAPER_MAIN, {name: name for name in PAPERS}),
         "published": {(*place, "iTransformer"): text for place, text in backbone().items()},

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
-from primecast.experiments.studies.tables import READING, comparison_table, summary_table, with_variants
+from primecast.experiments.studies.tables import READING, comparison_table, ordered, summary_table
 
 TITLE = "What a primer knows of a pair"
 
@@ -31,7 +31,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """All against standard attention, and each against the full primer."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     against_full = {name: "full" for name in VARIANTS if name not in ("full", "standard")}
     return "\n".join(
         [

@@ -1,6 +1,6 @@
 """Runs whose trained models are probed, and how the answers are read from a frame of rows.
 
-One training answers several studies: attention_maps, forecasts and single_point_of_failure have the same specs, hence
+One training answers several studies: attention_maps, forecasts and sensor_ablation have the same specs, hence
 the same keys, and are run once.
 """
 
@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid
 from primecast.experiments.studies.tables import markdown_table
 
-ATTENTIONS: Variants = {name: {"attention": name} for name in ("standard", "prime", "prime-free")}
+ATTENTIONS: Variants = {name: {"attention": name} for name in ("standard", "prime", "prime-table")}
 """Standard attention, prime attention with the paper's features, and the default."""
 OWN = ("dataset", "model", "attention", "horizon", "seed", "mse", "mae", "parameters", "settings")
-ASKED = ("maps", "loss_of_channel", "example_forecasts")
+ASKED = ("maps", "sensor_ablation", "example_forecasts")
 
 
 def probed_specs(quick: bool = False) -> list[Spec]:

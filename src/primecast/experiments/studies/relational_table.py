@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.published import PAPER_RELATIONAL, printed
-from primecast.experiments.studies.tables import page, with_variants
+from primecast.experiments.studies.tables import ordered, page
 
 TITLE = "Prime attention beside other relational models"
 
@@ -39,7 +39,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Each against prime attention."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     beside = {"paper": printed(PAPER_RELATIONAL, PRINTED)}
     note = (
         "`paper`: printed in the prime attention paper, which has no standard attention in this table. Every model has "

@@ -4,9 +4,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.analysis.statistics import cells
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
-from primecast.experiments.studies.tables import page, with_variants
+from primecast.experiments.studies.tables import ordered, page
 
 TITLE = "Sparsity: pairs without a primer"
 
@@ -28,14 +28,14 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """All against standard attention, which is 100 %."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     note = "The variant is the share of ordered pairs without a primer; 100 % is standard attention."
     return page(named, blocks, baseline="100 %", note=note)
 
 
 def figure(frame: pd.DataFrame) -> Figure:
     """MSE against the share of pairs without a primer."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     sets = list(dict.fromkeys(named["dataset"]))
     drawing = Figure(figsize=(3.6 * len(sets), 3), layout="constrained")
     for axis, dataset in zip(drawing.subplots(1, len(sets), squeeze=False)[0], sets, strict=True):

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from primecast.analysis.statistics import cells
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.published import PAPER_STABILITY, paper
 from primecast.experiments.studies.tables import markdown_table, spread

@@ -1,6 +1,6 @@
 """Markdown tables of a study: errors over seeds, and differences with intervals and a verdict.
 
-A frame here has one line per run and a column `variant`; see `with_variants`.
+A frame here has one line per run and a column `variant`.
 """
 
 import math
@@ -10,28 +10,23 @@ import numpy as np
 import pandas as pd
 
 from primecast.analysis.statistics import Comparison, Summary, cell_counts, cells, compare, summarize
-from primecast.experiments.experiment import Spec
-from primecast.experiments.studies.grid import Variants, variant_of
+from primecast.experiments.studies.grid import Variants
 
 Place = tuple[str, int]
 """A data set and a horizon."""
 
 
-def with_variants(frame: pd.DataFrame, variants: Variants) -> pd.DataFrame:
-    """The frame with the name of each run's variant, in the order of the variants within data set and horizon."""
-    names = [variant_of(Spec.from_json(text), variants) for text in frame["spec"]]
-    order = {name: number for number, name in enumerate(variants)}
-    first = {dataset: number for number, dataset in enumerate(dict.fromkeys(frame["dataset"]))}
-    named = frame.assign(variant=names)
+def ordered(frame: pd.DataFrame, variants: Variants) -> pd.DataFrame:
+    """Return the frame in the order of its data sets, then of horizons, variants and seeds."""
     ranks = pd.DataFrame(
         {
-            "dataset": named["dataset"].map(first),
-            "horizon": named["horizon"],
-            "variant": named["variant"].map(order),
-            "seed": named["seed"],
+            "dataset": frame["dataset"].map({name: rank for rank, name in enumerate(dict.fromkeys(frame["dataset"]))}),
+            "horizon": frame["horizon"],
+            "variant": frame["variant"].map({name: rank for rank, name in enumerate(variants)}),
+            "seed": frame["seed"],
         }
     )
-    return named.loc[ranks.sort_values(list(ranks.columns)).index].reset_index(drop=True)
+    return frame.loc[ranks.sort_values(list(ranks.columns)).index].reset_index(drop=True)
 
 
 def paired(
@@ -44,13 +39,17 @@ def paired(
     if not seeds:
         return None
     by_key = blocks.set_index("key")
-    ours, theirs = (np.stack([by_key.loc[side[seed], metric] for seed in seeds]) for side in keys)
+    sums = [[by_key.loc[side[seed], metric] for seed in seeds] for side in keys]
     first = by_key.loc[keys[0][seeds[0]]]
+    cell = int(first["cell"])
+    if len({len(run) for side in sums for run in side}) > 1:  # of a run from before there were cells: one sum of all
+        sums, cell = [[run.sum(keepdims=True) for run in side] for side in sums], int(first["windows"])
     lookback = int(here["lookback"].max())  # runs that look back less have the same targets, window by window
+    ours, theirs = map(np.stack, sums)
     return compare(
         ours,
         theirs,
-        cell_counts(int(first["windows"]), int(first["cell"])),
+        cell_counts(int(first["windows"]), cell),
         block=lookback + place[1],
         overlap=place[1],
         series=place[0],
@@ -110,7 +109,7 @@ def comparison_table(
                 spread(absolute["mean"], absolute["sd"]),
                 str(square["n"]) if found is None else _seeds(int(square["n"]), found),
                 "" if found is None else change(found),
-                "" if found is None else found.verdict,
+                "" if found is None or not math.isfinite(found.low) else found.verdict,
                 *(column.get(where, "") for column in beside.values()),
             ]
         )
@@ -148,14 +147,14 @@ def summary_table(
         lines.append(line)
     head = ["variant", "against"]
     for metric in metrics:
-        head += [f"{metric.upper()}: better / not distinguishable / worse", f"mean change of {metric.upper()}"]
+        head += [f"{metric.upper()}: better / no significant difference / worse", f"mean change of {metric.upper()}"]
     return markdown_table(head, lines)
 
 
 def summary_cells(found: Summary) -> list[str]:
     counts = f"{found.wins} / {found.ties} / {found.losses}"
     if found.unknown:
-        counts += f" ({found.unknown} with too few windows)"
+        counts += f" ({found.unknown} without interval)"
     if math.isnan(found.relative):
         return [counts, ""]
     return [counts, f"{percent(found.relative)} [{percent(found.low)}, {percent(found.high)}]"]
@@ -200,7 +199,7 @@ def spread(mean: float, sd: float) -> str:
 
 def change(found: Comparison) -> str:
     if not math.isfinite(found.low):
-        return f"{percent(found.relative)} [too few windows]"
+        return f"{percent(found.relative)} [no interval]"
     return f"{percent(found.relative)} [{percent(found.relative_low)}, {percent(found.relative_high)}]"
 
 

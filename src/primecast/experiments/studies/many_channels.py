@@ -3,16 +3,16 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid
 from primecast.experiments.studies.probed import ATTENTIONS, answers, need_two, over_seeds, table
-from primecast.experiments.studies.tables import READING, comparison_table, with_variants
+from primecast.experiments.studies.tables import READING, comparison_table, ordered
 from primecast.plotting.figures import bar_figure
 
 TITLE = "SimBench: 177 load profiles, standard and primed, with their cost"
 
-KNOWS_CHANNELS = "standard, a vector for each channel"
-VARIANTS: Variants = {**ATTENTIONS, KNOWS_CHANNELS: {"attention": "standard", "settings": {"channel_vectors": True}}}
+KNOWS_CHANNELS = "standard, channel embeddings"
+VARIANTS: Variants = {**ATTENTIONS, KNOWS_CHANNELS: {"attention": "standard", "settings": {"channel_embeddings": True}}}
 """The attentions, and what is to be had by knowing the channels without any primer: the best control."""
 
 LEGEND = """\
@@ -30,7 +30,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     told = answers(named, "cost")
     usual = told[told["variant"] == "standard"]["step_ratio"].mean()  # NaN, shown as none, where it has not been run
     lines = [
@@ -58,7 +58,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 def figure(frame: pd.DataFrame) -> Figure:
     """Error, time and memory of each, relative to standard."""
-    told = answers(with_variants(frame, VARIANTS), "cost")
+    told = answers(ordered(frame, VARIANTS), "cost")
     need_two(told)
     runs = told.groupby("variant", sort=False)[["mse", "step_ratio", "kept_mib"]].mean()
     shares = (runs / runs.loc["standard"]).T

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.experiments.experiment import Spec
-from primecast.experiments.studies.grid import OWN_PAIR_TOO, Variants, grid, quick_grid
+from primecast.experiments.spec import Spec
+from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid, quick_grid
 from primecast.experiments.studies.probed import answers
 from primecast.experiments.studies.tables import (
     READING,
@@ -15,8 +15,8 @@ from primecast.experiments.studies.tables import (
     comparison_table,
     format_percent,
     markdown_table,
+    ordered,
     summary_table,
-    with_variants,
 )
 from primecast.plotting.figures import trade_figure
 
@@ -39,22 +39,22 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "gain 0.1": {"primer.gain": 0.1},
     "gain 1": {"primer.gain": 1.0},
     "tanh of the lags": {"primer.smooth": True},
-    "windows as they are": {"primer.normalize": False},
-    "gains of each layer's own": {"primer.layers": True},
-    "a channel's own pair unprimed": {"primer.prime_self": False},
-    "calendar unprimed": {"primer.prime_covariates": False},
+    "windows not standardized": {"primer.normalize": False},
+    "gains per layer": {"primer.layers": True},
+    "self-pair unprimed": {"primer.prime_self": False},
+    "calendar tokens unprimed": {"primer.prime_covariates": False},
     "first layer x 0.3": {"primer.scale": 0.3},
     "first layer x 3": {"primer.scale": 3.0},
-    "free pair parameters beside the features": {"primer.pair_offsets": True},
-    "free pair parameters instead of features": {"primer.kind": "free"},
-    "free pair parameters, a channel's own pair unprimed": {"primer.kind": "free", "primer.prime_self": False},
-    "free parameters of the answering channel": {"primer.kind": "free", "primer.pairing": "answering"},
-    "primer's rate x 3": {"rate.primer": 3.0},
-    "primer's rate x 10": {"rate.primer": 10.0},
+    "learned pair vectors beside the features": {"primer.pair_offsets": True},
+    "learned pair vectors instead of features": {"primer.kind": "table"},
+    "learned pair vectors, self-pair unprimed": {"primer.kind": "table", "primer.prime_self": False},
+    "learned vectors of the key channel": {"primer.kind": "table", "primer.pairing": "answering"},
+    "primer's learning rate x 3": {"lr_factor.primer": 3.0},
+    "primer's learning rate x 10": {"lr_factor.primer": 10.0},
 }
 VARIANTS: Variants = {
     "standard": {"attention": "standard"},
-    **{name: {"attention": "prime", "settings": {**OWN_PAIR_TOO, **settings}} for name, settings in DESIGNS.items()},
+    **{name: {"attention": "prime", "settings": {**PRIME_SELF, **settings}} for name, settings in DESIGNS.items()},
 }
 LEGEND = (
     "A change is the mean over seeds, each against standard attention with the same seed; *mean* is over the two sets "
@@ -67,13 +67,13 @@ LINES = {
     "dense": ("dense, 8 units", "dense, 16 units", "dense, 32 units"),
 }
 """The widths that the figure joins."""
-FINALISTS: tuple[str, ...] = ("free pair parameters instead of features", "base identity, gain 0")
+FINALISTS: tuple[str, ...] = ("learned pair vectors instead of features", "base identity, gain 0")
 """The two designs that were best on validation on ETTh1 and ETTh2: they are run on Weather, too."""
-CONTROL = "free parameters of the answering channel"
+CONTROL = "learned vectors of the key channel"
 """What the first of them has without pairs: run on Weather, too. It was added when the others had been run."""
-JOINED = "free pair parameters, a channel's own pair unprimed"
+JOINED = "learned pair vectors, self-pair unprimed"
 """What two rules choose, in one: run on Weather once both had been, then wherever the second of them is."""
-LEADS = ("a channel's own pair unprimed",)
+LEADS = ("self-pair unprimed",)
 """Designs that stood out by *test* errors there: does it hold on sets that had no say in it?"""
 
 
@@ -98,7 +98,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Validation first, since that is what is chosen by; then the test errors."""
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     return "\n".join(
         [
             "## Chosen by: validation MSE, relative to standard attention\n",
@@ -165,7 +165,7 @@ def figure(frame: pd.DataFrame) -> Figure:
 
     The names of most designs are in the table.
     """
-    named = with_variants(frame, VARIANTS)
+    named = ordered(frame, VARIANTS)
     errors = {column: 100 * changes(named, column, CHOSEN_ON).get("mean", pd.Series()) for column in ("val_mse", "mse")}
     return trade_figure(
         pd.DataFrame({"step": _cost(named), **errors}, dtype=float),

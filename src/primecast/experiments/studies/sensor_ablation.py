@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.probed import answers, mean_map, most_common, over_seeds, probed_specs, table
 from primecast.plotting.figures import bar_figure
 
@@ -34,7 +34,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "worst pair": over_seeds(runs["pair_growth_max"], 1, percent=True),
             "lost -> hurt": most_common(runs["pair_growth_of"].map(" -> ".join)),
         }
-        for (dataset, attention), runs in answers(frame, "loss_of_channel").groupby(
+        for (dataset, attention), runs in answers(frame, "sensor_ablation").groupby(
             ["dataset", "attention"], sort=False
         )
     ]
@@ -44,7 +44,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 def figure(frame: pd.DataFrame) -> Figure:
     """Per data set and lost channel the growth of the others' error; means over seeds."""
     panels = {}
-    for dataset, runs in answers(frame, "loss_of_channel").groupby("dataset", sort=False):
+    for dataset, runs in answers(frame, "sensor_ablation").groupby("dataset", sort=False):
         columns = {
             str(attention): 100 * mean_map(part, "harm") for attention, part in runs.groupby("attention", sort=False)
         }

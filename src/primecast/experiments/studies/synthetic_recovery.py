@@ -5,10 +5,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.data.synthetic import SYSTEMS
-from primecast.experiments.experiment import Spec
+from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import grid
 from primecast.experiments.studies.probed import ATTENTIONS, answers, mean_map, over_seeds, table
-from primecast.experiments.studies.tables import READING, comparison_table, with_variants
+from primecast.experiments.studies.tables import READING, comparison_table, ordered
 from primecast.plotting.figures import relation_figure
 
 TITLE = "Made systems: do maps and primers find the true leaders and lags"
@@ -17,10 +17,10 @@ SOURCES = (
     ("cross-correlation", "prime", "correlation"),
     ("standard attention map", "standard", "attention"),
     ("prime attention map", "prime", "attention"),
-    ("prime-free attention map", "prime-free", "attention"),
+    ("prime-table attention map", "prime-table", "attention"),
     ("primer, trained", "prime", "primer"),
     ("primer, untrained", "prime", "untrained"),
-    ("primer of prime-free, trained", "prime-free", "primer"),
+    ("primer of prime-table, trained", "prime-table", "primer"),
 )
 """What is scored: its name, the runs it is taken from, and what the probe calls it."""
 
@@ -59,7 +59,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
                     "lag error": over_seeds(part[f"{source}_lag_error"], 1),
                 }
             )
-    errors = comparison_table(with_variants(frame, ATTENTIONS), blocks, baseline="standard")
+    errors = comparison_table(ordered(frame, ATTENTIONS), blocks, baseline="standard")
     return f"{errors}\n{READING}\n\n{table(lines)}\n{LEGEND}\n"
 
 
