@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from primecast.plotting.figures import (
-    COLOURS,
+    COLORS,
     Example,
     MapRow,
     bar_figure,
@@ -38,7 +38,7 @@ def maps(tokens: int, peak: float) -> np.ndarray:
 
 
 def test_two_maps_share_one_scale_and_their_difference_has_zero_in_the_middle() -> None:
-    names = ["wv (m/s)", "T\ufffd", "a name that is far too long to be read", "d", "e"]
+    names = ["wv (m/s)", "SWDR (W/m\ufffd)", "a name that is far too long to be read", "d", "e"]
     rows = [
         MapRow("one", names, {"standard": maps(5, 0.3), "prime": maps(5, 0.7)}),
         MapRow("two", list("abc"), {"standard": maps(3, 0.9), "prime": maps(3, 0.1)}),
@@ -55,7 +55,7 @@ def test_two_maps_share_one_scale_and_their_difference_has_zero_in_the_middle() 
         assert low == -high == -np.abs(differs).max()
         np.testing.assert_array_equal(first.get_array(), rows[row].maps["standard"])
         np.testing.assert_allclose(np.asarray(change.get_array()), differs)
-    assert labels(panels[0].get_xticklabels()) == ["wv (m/s)", "T", "a name that is …", "d", "e"]
+    assert labels(panels[0].get_xticklabels()) == ["wv (m/s)", "SWDR (W/m²)", "a name that is far …", "d", "e"]
     assert [axis.get_title() for axis in panels[:3]] == ["one: standard", "one: prime", "prime minus standard"]
 
 
@@ -92,12 +92,12 @@ def test_curves_average_what_stands_at_one_place() -> None:
     frame = pd.DataFrame(
         {"density": [0.2, 0.2, 1.0, 0.2], "mse": [1.0, 3.0, 5.0, 7.0], "attention": ["standard"] * 3 + ["prime"]}
     )
-    figure = curve_figure(frame, x="density", panels={"mse": "MSE"}, hue="attention", levels={"mse": 4.0})
+    figure = curve_figure(frame, x="density", panels={"mse": "MSE"}, hue="attention", levels={"mse": ("goal", 4.0)})
     assert drawn(figure)
     standard, prime, level = figure.axes[0].lines
     np.testing.assert_array_equal(standard.get_xydata(), [[0.2, 2.0], [1.0, 5.0]])
     np.testing.assert_array_equal(prime.get_xydata(), [[0.2, 7.0]])
-    assert (standard.get_color(), prime.get_color()) == (COLOURS["standard"], COLOURS["prime"])
+    assert (standard.get_color(), prime.get_color()) == (COLORS["standard"], COLORS["prime"])
     assert set(np.asarray(level.get_ydata())) == {4.0}
     assert figure.axes[0].get_ylabel() == "MSE"
 
@@ -116,6 +116,8 @@ def test_points_stand_at_their_cost_and_joined_ones_in_the_order_of_their_line()
     np.testing.assert_array_equal(grouped.get_xydata(), [[2, 5], [3, -2]])
     assert np.size(dense.get_xydata()) == 0
     assert [text.get_text() for text in axis.texts] == ["standard", "wide", "narrow"]
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("cost", "error")
 
 
@@ -151,3 +153,21 @@ def test_a_forecast_joins_what_was_observed() -> None:
     past, ahead, _ = figure.axes[0].lines
     assert np.size(past.get_xdata()) == 4 and np.size(ahead.get_xdata()) == 4
     assert figure.axes[0].get_ylabel() == "a\n(K)"
+
+
+def test_a_forecast_of_a_past_origin_shows_its_interval_and_the_truth() -> None:
+    index = pd.date_range("2020-01-01", periods=7, freq="h")
+    frame = pd.DataFrame({"a": np.arange(7.0), "b": np.arange(7.0)}, index=index)
+    ahead = frame[4:]
+    figure = forecast_figure(frame[:4], ahead + 1, ahead - 2, ahead + 3, ahead, channels=["a", "b"], level=95)
+    assert drawn(figure)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "observed",
+        "95 % interval",
+        "truth",
+        "forecast",
+    ]
+    _, truth, forecast, _ = figure.axes[1].lines
+    np.testing.assert_array_equal(np.asarray(truth.get_ydata()), [3, 4, 5, 6])
+    np.testing.assert_array_equal(np.asarray(forecast.get_ydata()), [3, 5, 6, 7])
+    assert len(figure.axes[1].collections) == 1

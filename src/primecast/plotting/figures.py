@@ -1,6 +1,6 @@
-"""Figures: frames and arrays in, a matplotlib figure out. Nothing here knows of torch.
+"""Figures: data frames and arrays in, a matplotlib figure out. Nothing here imports torch.
 
-Letters: n channels, t tokens (channels, then calendar features), l look-back, h horizon; i asks, j answers.
+Letters: n channels, t tokens (channels, then calendar features), l look-back, h horizon; i query token, j key token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,34 +11,82 @@ import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
 
 PAST, AHEAD = "#4a4a4a", "#d1495b"
-COLOURS = {
+COLORS = {
     "standard": "#2f6690",
     "prime": AHEAD,
     "prime-table": "#e09f3e",
     "standard, a vector for each channel": "#81a4cd",
 }
-"""One colour for each attention in all figures; others take matplotlib's own."""
+"""One color for each attention in all figures; others take matplotlib's own."""
+
+
+def readable(name: str) -> str:
+    """Return a channel name with the units that the published Weather file holds as replacement characters restored.
+
+    The names themselves stay as published: they are part of the data set's fingerprint.
+
+    >>> readable("SWDR (W/m\ufffd)"), readable("PAR (\ufffdmol/m\ufffd/s)")
+    ('SWDR (W/m²)', 'PAR (µmol/m²/s)')
+    """
+    return name.replace("\ufffdmol", "µmol").replace("/m\ufffd", "/m²").replace("\ufffd", "")
+
+
+def _short(name: str, most: int = 20) -> str:
+    name = readable(name)
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _plain_axes(axis: Axes) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _legend_above(figure: Figure, axis: Axes, *, columns: int = 4) -> None:
+    handles, names = axis.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=min(columns, len(names)), frameon=False, fontsize=8)
+
+
+# ---------------------------------------------------------------- a forecast
 
 
 def forecast_figure(
-    history: pd.DataFrame, forecast: pd.DataFrame, *, channels: Sequence[str], units: Mapping[str, str] | None = None
+    past: pd.DataFrame,
+    forecast: pd.DataFrame,
+    lower: pd.DataFrame | None = None,
+    upper: pd.DataFrame | None = None,
+    truth: pd.DataFrame | None = None,
+    *,
+    channels: Sequence[str],
+    units: Mapping[str, str] | None = None,
+    level: float = 80,
 ) -> Figure:
-    """One row per channel: what was, and what is forecast, on one time axis."""
-    figure = Figure(figsize=(9, 1.9 * len(channels) + 0.6), layout="constrained")
+    """Draw one row per channel: observed values and forecast on one time axis.
+
+    lower, upper: bounds of the prediction interval of `level` percent, drawn as a band. truth: what was observed after
+    the forecast origin, for an origin in the past.
+    """
+    figure = Figure(figsize=(9, 1.9 * len(channels) + 0.9), layout="constrained")
     axes = figure.subplots(len(channels), 1, sharex=True, squeeze=False)[:, 0]
     for axis, channel in zip(axes, channels, strict=True):
-        past, ahead = history[channel], forecast[channel]
-        axis.plot(past.index, past.to_numpy(), color=PAST, linewidth=1.2, label="observed")
-        joined = pd.concat([past.iloc[-1:], ahead])
+        last = past[channel].iloc[-1:]
+        axis.plot(past.index, past[channel].to_numpy(), color=PAST, linewidth=1.2, label="observed")
+        if lower is not None and upper is not None:
+            low, high = (pd.concat([last, side[channel]]) for side in (lower, upper))
+            axis.fill_between(low.index, low, high, color=AHEAD, alpha=0.2, linewidth=0, label=f"{level:g} % interval")
+        if truth is not None:
+            after = pd.concat([last, truth[channel]])
+            axis.plot(after.index, after.to_numpy(), color=PAST, linewidth=1.2, linestyle="--", label="truth")
+        joined = pd.concat([last, forecast[channel]])
         axis.plot(joined.index, joined.to_numpy(), color=AHEAD, linewidth=1.8, label="forecast")
-        axis.axvline(past.index[-1], color=PAST, linewidth=0.6, linestyle=":")
+        axis.axvline(last.index[0], color=PAST, linewidth=0.6, linestyle=":")
         unit = (units or {}).get(channel)
         axis.set_ylabel(f"{channel}\n({unit})" if unit else channel)
-        axis.spines[["top", "right"]].set_visible(False)
         axis.margins(x=0.01)
-    axes[0].legend(loc="upper left", frameon=False, ncols=2)
+        _plain_axes(axis)
+    _legend_above(figure, axes[0])
     axes[-1].tick_params(axis="x", rotation=20)
     return figure
 
@@ -48,7 +96,7 @@ def forecast_figure(
 
 @dataclass(frozen=True, eq=False)
 class MapRow:
-    """One row of `map_figure`: the same tokens, seen with several attentions; others are held against the first."""
+    """One row of `map_figure`: maps of the same tokens with several attentions; the first is the reference."""
 
     title: str
     names: Sequence[str]
@@ -56,10 +104,10 @@ class MapRow:
 
 
 def map_figure(rows: Sequence[MapRow]) -> Figure:
-    """For each row the maps on one colour scale, and what the others differ from the first by, around zero."""
+    """Draw for each row the maps on one color scale, and the differences from the first map, centered at zero."""
     labels = list(dict.fromkeys(label for row in rows for label in row.maps))
-    side, columns = 3.4, 2 * len(labels) - 1
-    figure = Figure(figsize=(columns * side + 1.2, side * len(rows) + 0.4), layout="constrained")
+    side, columns = max(3.4, 0.16 * max(len(row.names) for row in rows)), 2 * len(labels) - 1
+    figure = Figure(figsize=(columns * side + 2, (side + 0.9) * len(rows)), layout="compressed")
     grid = figure.subplots(len(rows), columns, squeeze=False)
     for axes, row in zip(grid, rows, strict=True):
         reference, *others = row.maps
@@ -70,25 +118,25 @@ def map_figure(rows: Sequence[MapRow]) -> Figure:
             if label in row.maps:
                 image = axis.imshow(row.maps[label], vmin=0, vmax=top, cmap="viridis")
             axis.set_title(f"{row.title}: {label}", fontsize=9)
-        figure.colorbar(image, ax=axes[: len(labels)].tolist(), shrink=0.8, pad=0.01)
+        figure.colorbar(image, ax=axes[: len(labels)].tolist(), shrink=0.8, pad=0.01, label="attention weight")
         for axis, label in zip(axes[len(labels) :], labels[1:], strict=True):
             if label in changes:
                 image = axis.imshow(changes[label], vmin=-most, vmax=most, cmap="RdBu_r")
             axis.set_title(f"{label} minus {reference}", fontsize=9)
-        figure.colorbar(image, ax=axes[len(labels) :].tolist(), shrink=0.8, pad=0.01)
+        figure.colorbar(image, ax=axes[len(labels) :].tolist(), shrink=0.8, pad=0.01, label="difference")
         for column, axis in enumerate(axes):
             if axis.images:
                 _name_tokens(axis, row.names, rows=column == 0)
-            else:  # has not been run
+            else:  # this attention was not run
                 axis.set_visible(False)
-        axes[0].set_ylabel("who asks", fontsize=8)
-    grid[-1, 0].set_xlabel("who is asked", fontsize=8)
+        axes[0].set_ylabel("query token", fontsize=8)
+        axes[0].set_xlabel("key token", fontsize=8)
     return figure
 
 
 def _name_tokens(axis: Axes, names: Sequence[str], *, rows: bool = True) -> None:
-    """Token names along both sides, small enough for all to be read."""
-    size = 7 if len(names) <= 12 else 5
+    """Label both axes with the token names, small enough for all to be read."""
+    size = 7 if len(names) <= 13 else 6
     places = np.arange(len(names))
     axis.set_xticks(places, [_short(name) for name in names], rotation=90, fontsize=size)
     axis.set_yticks(places, [_short(name) for name in names] if rows else [], fontsize=size)
@@ -96,19 +144,13 @@ def _name_tokens(axis: Axes, names: Sequence[str], *, rows: bool = True) -> None
         axis.tick_params(axis="y", left=False)
 
 
-def _short(name: str, most: int = 16) -> str:
-    """Replacement characters, as some published column names have them, are left out."""
-    name = name.replace("\ufffd", "")
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
 def relation_figure(
     panels: Mapping[str, Float[np.ndarray, "n n"]], related: Float[np.ndarray, "n n"], names: Sequence[str]
 ) -> Figure:
-    """What each source says of all pairs, each on a scale of its own; truly related pairs are framed."""
-    columns = min(3, len(panels))
+    """Draw the scores of all pairs from each source, each on its own color scale; truly related pairs are framed."""
+    columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(3.6 * columns + 1, 3.7 * rows), layout="constrained")
+    figure = Figure(figsize=(3.4 * columns + 1.2, 4.1 * rows), layout="compressed")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axis in grid.flat[len(panels) :]:
         axis.set_visible(False)
@@ -118,7 +160,7 @@ def relation_figure(
         for i, j in np.argwhere(related > 0):
             axis.plot(*_frame(int(j), int(i)), color=AHEAD, linewidth=1.2)
         axis.set_title(title, fontsize=9)
-        figure.colorbar(image, ax=axis, shrink=0.75)
+        figure.colorbar(image, ax=axis, shrink=0.7).ax.tick_params(labelsize=7)
         _name_tokens(axis, names, rows=place % columns == 0)
     return figure
 
@@ -136,29 +178,31 @@ def curve_figure(
     x: str,
     panels: Mapping[str, str],
     hue: str,
-    levels: Mapping[str, float] | None = None,
+    levels: Mapping[str, tuple[str, float]] | None = None,
 ) -> Figure:
-    """One panel per column of the frame (column -> label of its axis) against x, one line per value of `hue`.
+    """Draw one panel per column of the frame (column -> label of its axis) against x, one line per value of `hue`.
 
-    Several rows at one place are averaged, and the band is from the least to the greatest. levels: a horizontal dotted
-    line in the panel of a column, a level to be reached.
+    Rows with the same x are averaged; the band is from their minimum to their maximum. levels: column -> label and value
+    of a horizontal dotted line.
     """
-    figure = Figure(figsize=(3.5 * len(panels) + 0.5, 3.2), layout="constrained")
+    figure = Figure(figsize=(3.5 * len(panels) + 0.5, 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (column, label) in zip(axes, panels.items(), strict=True):
         for name, part in frame.groupby(hue, sort=False):
             at = part.groupby(x)[column]
             places = at.mean().index.to_numpy()
-            colour = COLOURS.get(str(name))
-            (line,) = axis.plot(places, at.mean(), marker="o", markersize=4, label=str(name), color=colour)
+            (line,) = axis.plot(
+                places, at.mean(), marker="o", markersize=4, label=str(name), color=COLORS.get(str(name))
+            )
             axis.fill_between(places, at.min(), at.max(), alpha=0.15, color=line.get_color(), linewidth=0)
         if levels and column in levels:
-            axis.axhline(levels[column], color=PAST, linestyle=":", linewidth=1)
+            text, value = levels[column]
+            axis.axhline(value, color=PAST, linestyle=":", linewidth=1, label=text)
         axis.set_xlabel(x)
         axis.set_ylabel(label)
-        axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
-    axes[0].legend(frameon=False)
+        _plain_axes(axis)
+    _legend_above(figure, max(axes, key=lambda axis: len(axis.lines)))
     return figure
 
 
@@ -170,58 +214,83 @@ def trade_figure(
     lines: Mapping[str, Sequence[str]],
     named: Sequence[str] = (),
 ) -> Figure:
-    """Points, the frame's index, by what they cost and what they give; one panel per column (column -> label).
+    """Draw the rows of a frame as points of cost and benefit; one panel per column (column -> label).
 
-    x: column and label of the cost. lines: label -> names that are joined, in this order, those that are there. These
-    and those in `named` have their names written beside them, the others are dots.
+    x: column and label of the cost. lines: label -> names to be joined in this order, where they exist. These and those
+    in `named` are labeled with their names; the others are dots.
     """
     cost, cost_label = x
-    figure = Figure(figsize=(5.2 * len(panels) + 0.5, 4.4), layout="constrained")
-    told = {*named, *(member for members in lines.values() for member in members)}
+    figure = Figure(figsize=(6.4 * len(panels) + 0.5, 4.9), layout="constrained")
+    labeled = {*named, *(member for members in lines.values() for member in members)}
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    notes: dict[Axes, list[Annotation]] = {}
     for axis, (column, label) in zip(axes, panels.items(), strict=True):
         there = points.dropna(subset=[cost, column])
         axis.plot(there[cost], there[column], "o", color=PAST, markersize=3)
         for name, members in lines.items():
             part = there.loc[[member for member in members if member in there.index]]
-            axis.plot(part[cost], part[column], marker="o", markersize=5, label=name, color=COLOURS.get(name))
-        for point, place in there[there.index.isin(told)].iterrows():
-            axis.annotate(str(point), (place[cost], place[column]), (5, 3), textcoords="offset points", fontsize=7)
+            axis.plot(part[cost], part[column], marker="o", markersize=5, label=name, color=COLORS.get(name))
+        notes[axis] = [
+            axis.annotate(str(point), (place[cost], place[column]), (6, 4), textcoords="offset points", fontsize=7)
+            for point, place in there[there.index.isin(labeled)].iterrows()
+        ]
         axis.set_xlabel(cost_label)
         axis.set_ylabel(label)
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.margins(x=0.08, y=0.08)
         axis.grid(alpha=0.25)
-    axes[0].legend(frameon=False)
+        _plain_axes(axis)
+    _legend_above(figure, axes[0])
+    figure.draw_without_rendering()
+    for axis, texts in notes.items():
+        _spread_labels(axis, texts)
     return figure
 
 
+def _spread_labels(axis: Axes, texts: Sequence[Annotation]) -> None:
+    """Move each label to the first place around its point where it covers no point and no label placed before it."""
+    placed: list[Bbox] = []
+    dots = np.concatenate([axis.transData.transform(line.get_xydata()) for line in axis.lines])
+    offsets = [(side, up) for up in (4, -10, 14, -20, 24, -30, 34, -40) for side in (6, -6)]
+    for text in texts:
+        for side, up in offsets:
+            text.set_position((side, up))
+            text.set_horizontalalignment("left" if side > 0 else "right")
+            box = text.get_window_extent()
+            inside = axis.bbox.x0 <= box.x0 and box.x1 <= axis.bbox.x1 and axis.bbox.y0 <= box.y0
+            if inside and not box.count_contains(dots) and not box.count_overlaps(placed):
+                break
+        placed.append(text.get_window_extent())
+
+
 def bar_figure(panels: Mapping[str, pd.DataFrame], *, label: str) -> Figure:
-    """One panel per frame (title -> frame): a group of bars for each line of its index, a bar for each column."""
+    """Draw one panel per frame (title -> frame): a group of bars for each row of its index, a bar for each column."""
     widths = [max(3, len(frame)) for frame in panels.values()]
-    figure = Figure(figsize=(max(5.6, 0.32 * sum(widths) + 2), 3.9), layout="constrained")
+    figure = Figure(figsize=(max(6.4, 0.32 * sum(widths) + 2), 3.9), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False, gridspec_kw={"width_ratios": widths})[0]
     for axis, (title, frame) in zip(axes, panels.items(), strict=True):
         width = 0.8 / len(frame.columns)
         places = np.arange(len(frame))
         for number, column in enumerate(frame.columns):
             shift = (number - (len(frame.columns) - 1) / 2) * width
-            axis.bar(places + shift, frame[column], width, label=str(column), color=COLOURS.get(str(column)))
-        axis.set_xticks(places, [_short(str(name)) for name in frame.index], rotation=90, fontsize=7)
+            axis.bar(places + shift, frame[column], width, label=str(column), color=COLORS.get(str(column)))
+        few = len(panels) == 1 and len(frame) <= 5
+        names = [_short(str(name)) for name in frame.index]
+        axis.set_xticks(places, names, rotation=0 if few else 90, fontsize=9 if few else 7)
         axis.axhline(0, color=PAST, linewidth=0.6)
         axis.set_title(title, fontsize=9)
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.margins(x=0.02)
+        _plain_axes(axis)
     axes[0].set_ylabel(label)
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    _legend_above(figure, axes[0])
     return figure
 
 
-# ---------------------------------------------------------------- forecasts beside each other
+# ---------------------------------------------------------------- forecasts of several models
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One channel of one window: its look-back, what came, and what each model had forecast."""
+    """One channel of one window: look-back, truth, and the forecast of each model."""
 
     title: str
     past: Float[np.ndarray, "l"]
@@ -230,25 +299,25 @@ class Example:
 
 
 def example_figure(examples: Sequence[Sequence[Example]]) -> Figure:
-    """A grid of windows; steps are counted from the moment of forecast."""
+    """Draw a grid of windows; steps are counted from the forecast origin."""
     rows, columns = len(examples), max(len(row) for row in examples)
-    figure = Figure(figsize=(3.6 * columns, 2.0 * rows + 0.4), layout="constrained")
+    figure = Figure(figsize=(3.6 * columns, 2.0 * rows + 0.7), layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
     for axes, row in zip(grid, examples, strict=True):
         for axis in axes[len(row) :]:
             axis.set_visible(False)
         for axis, example in zip(axes, row, strict=False):
             before, after = np.arange(-len(example.past), 0), np.arange(len(example.truth))
-            axis.plot(before, example.past, color=PAST, linewidth=0.9)
-            axis.plot(after, example.truth, color=PAST, linewidth=1.4, label="truth")
+            axis.plot(before, example.past, color=PAST, linewidth=0.9, label="look-back")
+            axis.plot(after, example.truth, color=PAST, linewidth=1.5, linestyle="--", label="truth")
             for name, values in example.forecasts.items():
-                axis.plot(after, values, color=COLOURS.get(name), linewidth=1.4, label=name)
+                axis.plot(after, values, color=COLORS.get(name), linewidth=1.4, label=name)
             axis.axvline(-0.5, color=PAST, linewidth=0.6, linestyle=":")
-            axis.set_title(example.title, fontsize=8)
+            axis.set_title(readable(example.title), fontsize=8)
             axis.ticklabel_format(axis="y", useOffset=False)
             axis.tick_params(labelsize=7)
-            axis.spines[["top", "right"]].set_visible(False)
-    grid[0, 0].legend(frameon=False, fontsize=7)
+            _plain_axes(axis)
+    _legend_above(figure, grid[0, 0], columns=6)
     for axis in grid[-1]:
-        axis.set_xlabel("steps from the forecast", fontsize=8)
+        axis.set_xlabel("steps from the forecast origin", fontsize=8)
     return figure
