@@ -69,7 +69,7 @@ def test_the_moving_average_agrees_with_the_mean_of_each_neighbourhood(length: i
 
 @pytest.mark.parametrize("kernel", [0, -1, 24])
 def test_a_moving_average_without_a_middle_is_refused(kernel: int) -> None:
-    with pytest.raises(InputError, match=f"kernel {kernel} has no middle: a moving average takes an odd number"):
+    with pytest.raises(InputError, match=f"kernel is {kernel}; a moving average takes an odd number"):
         moving_average(windows(), kernel)
 
 

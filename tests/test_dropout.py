@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primecast.errors import InputError
-from primecast.nn.dropout import Dropout, draw, drop, share
+from primecast.nn.dropout import Dropout, drop, keep_factor, random_bits
 
 CPU = torch.device("cpu")
 
@@ -23,12 +23,12 @@ def test_the_share_that_is_dropped_is_the_rate_within_four_standard_errors(rate:
 @given(rate=st.floats(0, 0.999))
 def test_what_is_kept_is_scaled_so_that_the_mean_stays(rate: float) -> None:
     every = torch.arange(-(2**15), 2**15, dtype=torch.int16)  # each value of the bits once
-    assert math.isclose(float(share(every, rate, torch.float64).mean()), 1, rel_tol=1e-12)
+    assert math.isclose(float(keep_factor(every, rate, torch.float64).mean()), 1, rel_tol=1e-12)
 
 
 def test_all_four_numbers_of_a_draw_are_uniform_and_unrelated() -> None:
     torch.manual_seed(5)
-    numbers = draw(40009, 4, device=CPU).double()
+    numbers = random_bits(40009, 4, device=CPU).double()
     assert (numbers.mean(0).abs() < 5 * 2**16 / math.sqrt(12 * 40009)).all()
     assert ((numbers.std(0) * math.sqrt(12) / 2**16 - 1).abs() < 0.02).all()
     assert ((torch.corrcoef(numbers.T) - torch.eye(4)).abs() < 0.03).all()
@@ -36,9 +36,9 @@ def test_all_four_numbers_of_a_draw_are_uniform_and_unrelated() -> None:
 
 def test_draws_follow_the_seed_and_differ_from_one_another() -> None:
     torch.manual_seed(7)
-    first, second = draw(5, 3, device=CPU), draw(5, 3, device=CPU)
+    first, second = random_bits(5, 3, device=CPU), random_bits(5, 3, device=CPU)
     torch.manual_seed(7)
-    assert torch.equal(first, draw(5, 3, device=CPU))
+    assert torch.equal(first, random_bits(5, 3, device=CPU))
     assert not torch.equal(first, second)
 
 

@@ -69,5 +69,5 @@ def test_unknown_losses_and_arguments_are_listed() -> None:
         create_loss("mape")
     with pytest.raises(InputError, match="unknown argument of loss huber 'alpha'; allowed: delta"):
         create_loss("huber", alpha=1)
-    with pytest.raises(InputError, match="alpha 1.5 is a share"):
+    with pytest.raises(InputError, match="alpha is 1.5; it must be between 0 and 1"):
         fredf(*pair(), alpha=1.5)

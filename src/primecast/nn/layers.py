@@ -1,4 +1,4 @@
-"""Parts that several models are made of.
+"""Layers that several models share.
 
 Letters: b batch, l look-back, h horizon, n channels or tokens, d model width.
 """
@@ -15,7 +15,7 @@ from primecast.errors import InputError, unknown
 from primecast.nn.dropout import Dropout
 
 NORMS = {
-    "instance": "each window to mean 0 and deviation 1, undone on the forecast; no parameters",
+    "instance": "each window to mean 0 and standard deviation 1, undone on the forecast; no parameters",
     "revin": "the same with a learned scale and shift per channel, both undone on the forecast (Kim et al. 2022)",
     "revin-printed": "the same as the prime attention paper prints it: scale and shift are not undone",
     "none": "windows as they are",
@@ -23,10 +23,10 @@ NORMS = {
 
 
 class WindowNorm(nn.Module):
-    """Normalise a window by its own mean and deviation, and bring the forecast back.
+    """Normalize a window by its own mean and standard deviation, and undo it on the forecast.
 
-    `forward` returns the normalised window and the function that brings a forecast back to the window's level. The
-    deviation is sqrt(var + 1e-5), with var over the look-back (divided by l), as in the backbones' public code.
+    `forward` returns the normalized window and the function that undoes it on a forecast. The standard deviation is
+    sqrt(var + 1e-5), with var over the look-back (divided by l), as in the backbones' public code.
     """
 
     def __init__(self, norm: str, channels: int) -> None:
@@ -44,40 +44,40 @@ class WindowNorm(nn.Module):
         if self.norm == "none":
             return x, lambda y: y
         mean = x.mean(1, keepdim=True).detach()
-        centred = x - mean
-        deviation = (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
-        normal = centred / deviation
+        centered = x - mean
+        std = (centered.square().mean(1, keepdim=True) + 1e-5).sqrt()
+        normal = centered / std
         if self.norm == "instance":
-            return normal, lambda y: y * deviation + mean
+            return normal, lambda y: y * std + mean
         normal = normal * self.scale + self.shift
         if self.norm == "revin-printed":
-            return normal, lambda y: y * deviation + mean
+            return normal, lambda y: y * std + mean
         # A scale that training drives to 0 must not divide the forecast by 0.
-        return normal, lambda y: (y - self.shift) / (self.scale + 1e-10) * deviation + mean
+        return normal, lambda y: (y - self.shift) / (self.scale + 1e-10) * std + mean
 
 
 def moving_average(x: Float[Tensor, "b t n"], kernel: int) -> Float[Tensor, "b t n"]:
-    """Mean over `kernel` steps around each step, an odd number; both ends are padded by repeating their last value.
+    """Return the mean over `kernel` steps around each step, an odd number; both ends are padded by their last value.
 
-    The trend of a series as DLinear and Autoformer take it, with 25 steps; what is left is the season. Written as a
+    DLinear and Autoformer take it as the trend of a series, with 25 steps, and the rest as the season. Computed as a
     product with a t x t matrix, which at the lengths of look-backs takes a fifth of the time of a pooling.
     """
     if kernel < 1 or kernel % 2 == 0:
-        raise InputError(f"kernel {kernel} has no middle: a moving average takes an odd number of steps")
+        raise InputError(f"kernel is {kernel}; a moving average takes an odd number of steps")
     side, steps = kernel // 2, x.shape[1]
     around = torch.arange(steps, device=x.device)[:, None] + torch.arange(-side, side + 1, device=x.device)
-    shares = torch.full(around.shape, 1 / kernel, dtype=x.dtype, device=x.device)
+    fractions = torch.full(around.shape, 1 / kernel, dtype=x.dtype, device=x.device)
     means = torch.zeros(steps, steps, dtype=x.dtype, device=x.device)
-    return means.scatter_add(1, around.clamp(0, steps - 1), shares) @ x
+    return means.scatter_add(1, around.clamp(0, steps - 1), fractions) @ x
 
 
 FEED_FORWARD_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 
 
 class Block(nn.Module):
-    """A transformer layer with the norms after the sums: attention, then two linear layers on each token.
+    """A post-norm transformer layer: attention, then two linear layers on each token.
 
-    attention: any module of tokens; what `forward` is given beside the tokens is for it.
+    attention: any module of tokens; it receives the keyword arguments of `forward`.
     norm:      makes the two norms from the width of the tokens.
     """
 
@@ -102,7 +102,7 @@ class Block(nn.Module):
         self.activation = activation
         self.dropout = Dropout(dropout)
 
-    def forward(self, z: Float[Tensor, "*tokens d"], **terms: Any) -> Float[Tensor, "*tokens d"]:
-        z = self.norm1(z + self.dropout(self.attention(z, **terms)))
+    def forward(self, z: Float[Tensor, "*tokens d"], **args: Any) -> Float[Tensor, "*tokens d"]:
+        z = self.norm1(z + self.dropout(self.attention(z, **args)))
         wide = self.dropout(FEED_FORWARD_ACTIVATIONS[self.activation](self.up(z)))
         return self.norm2(z + self.dropout(self.down(wide)))

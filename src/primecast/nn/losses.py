@@ -1,4 +1,4 @@
-"""What a forecast is trained to make small. Every loss is `loss(forecast, truth) -> scalar` and refuses to broadcast.
+"""Training losses. Every loss is `loss(forecast, truth) -> scalar` and refuses to broadcast.
 
 Letters: b batch, h horizon, n channels.
 """
@@ -18,29 +18,29 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def mse(forecast: Float[Tensor, "b h n"], truth: Float[Tensor, "b h n"]) -> Float[Tensor, ""]:
-    """Mean of squared errors."""
-    return (_error(forecast, truth)).square().mean()
+    """Return the mean of squared errors."""
+    return _error(forecast, truth).square().mean()
 
 
 def mae(forecast: Float[Tensor, "b h n"], truth: Float[Tensor, "b h n"]) -> Float[Tensor, ""]:
-    """Mean of absolute errors."""
+    """Return the mean of absolute errors."""
     return _error(forecast, truth).abs().mean()
 
 
 def huber(forecast: Float[Tensor, "b h n"], truth: Float[Tensor, "b h n"], *, delta: float = 1.0) -> Float[Tensor, ""]:
-    """Half the squared error up to delta, linear beyond."""
+    """Return the mean of half the squared error up to delta, linear beyond."""
     _error(forecast, truth)
     return F.huber_loss(forecast, truth, delta=delta)
 
 
 def fredf(forecast: Float[Tensor, "b h n"], truth: Float[Tensor, "b h n"], *, alpha: float = 0.8) -> Float[Tensor, ""]:
-    """Errors of the spectra over time, mixed with the squared errors: alpha mean |FFT(error)| + (1 - alpha) MSE.
+    """Return alpha mean |FFT(error)| + (1 - alpha) MSE, with the transform over time.
 
     The transform is not divided by sqrt(h) and the mean is over real-input frequencies, as in FreDF's public code; its
     alphas hold for that. Wang et al., "FreDF: Learning to Forecast in the Frequency Domain", ICLR 2025.
     """
     if not 0 <= alpha <= 1:
-        raise InputError(f"alpha {alpha} is a share: it must lie between 0 and 1")
+        raise InputError(f"alpha is {alpha}; it must be between 0 and 1")
     error = _error(forecast, truth)
     return alpha * torch.fft.rfft(error, dim=1).abs().mean() + (1 - alpha) * error.square().mean()
 
@@ -55,7 +55,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {"mse": mse, "mae": mae, "huber": hub
 
 
 def create_loss(name: str, **options: float) -> Loss:
-    """A loss by name with its options bound: `create_loss("huber", delta=0.5)`."""
+    """Return a loss by name with its options bound: `create_loss("huber", delta=0.5)`."""
     if name not in LOSSES:
         raise unknown("loss", name, LOSSES)
     allowed = set(signature(LOSSES[name]).parameters) - {"forecast", "truth"}

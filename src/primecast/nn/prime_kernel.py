@@ -1,8 +1,8 @@
 """Prime attention in blocks that stay in cache, with its gradient written by hand.
 
-The same numbers as `attention.attend` with a `Prime`, for training: autograd would keep every intermediate map of every
-hidden unit and walk over memory once per operation. Here only the weights are kept; one block at a time, the products
-of the units are formed, used and forgotten, and in the backward pass formed once more.
+The result is that of `attention.attend` with a `Prime`. Autograd would keep every intermediate map of every hidden unit
+and read memory once per operation. Here only the weights are kept: the products of the units are formed one block at a
+time, used and dropped, and formed again in the backward pass.
 
 With k_m = u_m * k, v_m = u_m * v, G the gradient of the output, and the base a unit whose phi is 1:
 
@@ -12,10 +12,10 @@ With k_m = u_m * k, v_m = u_m * v, G the gradient of the output, and the base a 
                dq = sum_m (a phi_m t) k_m        dk_m = (a phi_m t)^T q      dv_m = (a phi_m)^T G
 
 where maps are multiplied entry by entry, and G . out, one number per query, is the row sum of a (sum_m phi_m p_m).
-Where the gradient is to be differentiated once more, autograd takes it of the formula of the forward pass instead.
+For a second derivative, autograd differentiates the formula of the forward pass instead.
 Half-precision inputs are computed in single precision: a block's maps stay in cache either way.
 
-Letters: b batch, h heads, g 1 or h, i asking token, j answering token, k head size, m hidden units.
+Letters: b batch, h heads, g 1 or h, i query token, j key token, k head size, m hidden units.
 """
 
 import math
@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from primecast.nn.dropout import draw, share
+from primecast.nn.dropout import keep_factor, random_bits
 
 BLOCK = 2**18
 """Entries of a block's map (samples x heads x rows x columns): a megabyte of float32. Larger blocks leave the cache,
@@ -36,7 +36,7 @@ FEWEST_ROWS = 16
 """Fewer rows at a time than this would waste the matrix products."""
 
 DEVICE_BLOCK = 2**26
-"""The same on other devices than a CPU, where calls cost more and caches are not ours; not measured."""
+"""The same on other devices than a CPU, where calls cost more; not measured."""
 
 
 def blocked_attention(
@@ -48,26 +48,26 @@ def blocked_attention(
     base: Float[Tensor, "h k"] | None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "b h i k"]:
-    """softmax and mix of prime attention; differentiable in everything but the dropout."""
+    """Return prime attention; differentiable in everything but the dropout."""
     inputs = [q, k, v, phi, gains, base]
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
-        out = _Blocked.apply(*(None if t is None else t.to(precision) for t in inputs), dropout)  # type: ignore[no-untyped-call]
+        out = _BlockedAttention.apply(*(None if t is None else t.to(precision) for t in inputs), dropout)  # type: ignore[no-untyped-call]
         return cast(Tensor, out).to(q.dtype)
 
 
 class _Blocks:
-    """Where maps are cut so that each is about a block: whole samples, or some heads of one, or some rows of one head.
+    """Cuts maps into blocks of about BLOCK entries: whole samples, or some heads of one, or some rows of one head.
 
     A tensor is cut into all its blocks by one call: slices in Python, block by block, took a twentieth of the time.
-    Samples and heads are one axis in them, s, as batched products want it.
+    Samples and heads are one axis of a block, s, as batched products need it.
     """
 
     def __init__(self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"]) -> None:
-        (batch, self.heads, self.asking, _), answering = q.shape, k.shape[2]
+        (batch, self.heads, self.queries, _), keys = q.shape, k.shape[2]
         block = BLOCK if q.device.type == "cpu" else DEVICE_BLOCK
-        per_head = self.asking * answering
-        self.rows = self.asking
+        per_head = self.queries * keys
+        self.rows = self.queries
         if self.heads * per_head <= block:
             step = self.heads * (block // (self.heads * per_head))
             self.lengths = [min(step, batch * self.heads - s) for s in range(0, batch * self.heads, step)]
@@ -75,47 +75,47 @@ class _Blocks:
         some = max(1, block // per_head)
         self.lengths = [min(some, self.heads - head) for head in range(0, self.heads, some)] * batch
         if per_head > block:
-            parts = math.ceil(self.asking / max(FEWEST_ROWS, block // answering))
-            self.rows = math.ceil(self.asking / parts)
+            parts = math.ceil(self.queries / max(FEWEST_ROWS, block // keys))
+            self.rows = math.ceil(self.queries / parts)
 
-    def of_asking(self, x: Shaped[Tensor, "b h i x"]) -> list[Shaped[Tensor, "_s _i x"]]:
+    def split_queries(self, x: Shaped[Tensor, "b h i x"]) -> list[Shaped[Tensor, "_s _i x"]]:
         whole = x.flatten(0, 1).split(self.lengths)
-        return list(whole) if self.rows >= self.asking else [rows for s in whole for rows in s.split(self.rows, 1)]
+        return list(whole) if self.rows >= self.queries else [rows for s in whole for rows in s.split(self.rows, 1)]
 
-    def of_answering(self, tensors: list[Float[Tensor, "b h x y"]]) -> list[tuple[Float[Tensor, "_s x y"], ...]]:
-        """Of each block the parts of all the tensors, one for each hidden unit; blocks of rows read the same ones."""
+    def split_units(self, tensors: list[Float[Tensor, "b h x y"]]) -> list[tuple[Float[Tensor, "_s x y"], ...]]:
+        """Return for each block its part of every unit's tensor; blocks of rows read the same parts."""
         units = zip(*(x.flatten(0, 1).split(self.lengths) for x in tensors), strict=True)
-        return [parts for parts in units for _ in range(0, self.asking, self.rows)]
+        return [parts for parts in units for _ in range(0, self.queries, self.rows)]
 
     def __iter__(self) -> Iterator[tuple[slice, slice, slice]]:
-        """Samples, heads and rows of each block."""
+        """Yield the samples, heads and rows of each block."""
         begin = 0
         for length in self.lengths:
             sample, head = divmod(begin, self.heads)
             begin += length
             samples = slice(sample, sample + max(1, length // self.heads))
-            for row in range(0, self.asking, self.rows):
+            for row in range(0, self.queries, self.rows):
                 yield samples, slice(head, head + length), slice(row, row + self.rows)
 
 
 def _factors(gains: Tensor, base: Tensor | None) -> list[Tensor]:
-    """u_m of each hidden unit, then beta when there is a base; ready to be multiplied with keys and values."""
+    """Return u_m of each hidden unit, then beta if there is a base, in the shape of factors of keys and values."""
     return [u[:, None] for u in (*gains.unbind(1), *([] if base is None else [base]))]
 
 
 def _scaled(x: Tensor, factor: Tensor | float) -> Tensor:
-    """x * factor, in one piece: heads that were split off lie apart, and every product would bring them together."""
+    """Return x * factor, contiguous: split heads are not, and every product would copy them again."""
     return torch.mul(x, factor, out=torch.empty_like(x, memory_format=torch.contiguous_format))
 
 
 def _activations(phi: Tensor, based: bool, b: slice, h: slice, i: slice) -> list[Tensor | None]:
-    """phi_m of a block for each hidden unit, (s, i, j), or (b, 1, i, j) if heads share it; None, 1, for the base."""
+    """Return phi_m of a block for each hidden unit, (s, i, j), or (b, 1, i, j) if heads share it; None for the base."""
     units = phi[b, h, :, i].flatten(0, 1).unbind(1) if phi.shape[1] > 1 else phi[b, :, :, i].unbind(2)
     return [*units, *([None] if based else [])]
 
 
 def _widened(units: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
-    """How a map (s, i, j) is seen by the units: as (b, h, i, j) if heads share them."""
+    """Return the view of a map (s, i, j) that broadcasts with the units: (b, h, i, j) if heads share them."""
     first = units[0]
     if first is None or first.dim() == 3:
         return lambda x: x
@@ -123,7 +123,7 @@ def _widened(units: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
 
 
 def _add_up(start: Tensor | None, units: list[Tensor | None], maps: Iterable[Tensor]) -> Tensor:
-    """start + sum_m phi_m map_m. Without a start the first map is used up."""
+    """Return start + sum_m phi_m map_m. Without a start the first map is overwritten."""
     total = start
     for unit, part in zip(units, maps, strict=True):
         if total is None:
@@ -151,7 +151,7 @@ def _product(x: Tensor, y: Tensor, *, into: Tensor, add: bool) -> None:
 
 
 def _add_over_heads(dphi: Tensor, change: Tensor, a: Tensor, *, first: bool) -> None:
-    """Into the gradient of one unit that heads share: the sum of change * a, which the first heads begin."""
+    """Add the sum of change * a over heads to the gradient of a unit that heads share; the first heads overwrite it."""
     if change.shape[1] > 1:
         total = change.mul_(a).sum(1, keepdim=True)
         dphi.copy_(total) if first else dphi.add_(total)
@@ -161,7 +161,7 @@ def _add_over_heads(dphi: Tensor, change: Tensor, a: Tensor, *, first: bool) -> 
         dphi.addcmul_(change, a)
 
 
-class _Blocked(torch.autograd.Function):
+class _BlockedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor, base: Tensor | None, dropout: float
@@ -169,24 +169,24 @@ class _Blocked(torch.autograd.Function):
         given, q = q, _scaled(q, 1 / math.sqrt(q.shape[-1]))
         factors = _factors(gains, base)
         blocks = _Blocks(q, k)
-        keys = blocks.of_answering([_scaled(k, u).mT for u in factors])
-        values = blocks.of_answering([_scaled(v, u) for u in factors])
+        keys = blocks.split_units([_scaled(k, u).mT for u in factors])
+        values = blocks.split_units([_scaled(v, u) for u in factors])
         weights = q.new_empty(*q.shape[:3], k.shape[2])
         out = torch.empty_like(q)
-        bits = draw(*weights.shape, device=q.device) if dropout > 0 else None
-        drawn = [None] * len(keys) if bits is None else blocks.of_asking(bits)
-        cut = (blocks.of_asking(x) for x in (q, weights, out))
-        for (b, h, i), queries, a, mixed, own_keys, own_values, own_bits in zip(
+        bits = random_bits(*weights.shape, device=q.device) if dropout > 0 else None
+        drawn = [None] * len(keys) if bits is None else blocks.split_queries(bits)
+        cut = (blocks.split_queries(x) for x in (q, weights, out))
+        for (b, h, i), queries, a, mixed, block_keys, block_values, block_bits in zip(
             blocks, *cut, keys, values, drawn, strict=True
         ):
             units = _activations(phi, base is not None, b, h, i)
             wide = _widened(units)
-            scores = _add_up(None, units, (wide(torch.bmm(queries, key)) for key in own_keys))
+            scores = _add_up(None, units, (wide(torch.bmm(queries, key)) for key in block_keys))
             torch.softmax(scores, -1, out=wide(a))
-            if own_bits is not None:
-                a = a * share(own_bits, dropout, a.dtype)
+            if block_bits is not None:
+                a = a * keep_factor(block_bits, dropout, a.dtype)
             spread, scratch = wide(a), scores.view_as(a)  # the scores are not needed any more
-            for m, (unit, value) in enumerate(zip(units, own_values, strict=True)):
+            for m, (unit, value) in enumerate(zip(units, block_values, strict=True)):
                 if unit is not None:
                     torch.mul(spread, unit, out=scores)
                 _product(a if unit is None else scratch, value, into=mixed, add=m > 0)
@@ -200,13 +200,13 @@ class _Blocked(torch.autograd.Function):
             if torch.is_grad_enabled():  # the gradient is to be differentiated, too
                 *inputs, _, bits, _ = ctx.saved_tensors
                 return _plain_backward(ctx.dropout, up, inputs, bits)
-            return _backward(ctx.dropout, up.contiguous(), *ctx.saved_tensors)
+            return _backward(ctx.dropout, up.contiguous(), ctx.saved_tensors)
 
 
 def _plain_backward(
     dropout: float, up: Tensor, given: Sequence[Tensor | None], bits: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """The same gradients by autograd over the formula of the forward pass, which torch can differentiate again."""
+    """Return the same gradients by autograd over the formula of the forward pass, which torch can differentiate again."""
     # Views, because two of the inputs may be one tensor.
     inputs = [None if x is None else x.view_as(x) for x in given]  # q, k, v, phi, gains, base
     q, k, v, phi, gains = (x for x in inputs[:5] if x is not None)
@@ -215,27 +215,16 @@ def _plain_backward(
         gains = torch.cat([gains, inputs[5][:, None]], dim=1)
     keys, values = (x[:, :, None] * gains[:, :, None] for x in (k, v))  # b h m j k
     scores = (phi * (q[:, :, None] / math.sqrt(q.shape[-1]) @ keys.mT)).sum(2)
-    a = scores.softmax(-1) if bits is None else scores.softmax(-1) * share(bits, dropout, q.dtype)
+    a = scores.softmax(-1) if bits is None else scores.softmax(-1) * keep_factor(bits, dropout, q.dtype)
     mixed = ((a[:, :, None] * phi) @ values).sum(2)
-    asked = [x for x in inputs if x is not None and x.requires_grad]
-    found = iter(torch.autograd.grad(mixed, asked, up, create_graph=True))
+    wanted = [x for x in inputs if x is not None and x.requires_grad]
+    found = iter(torch.autograd.grad(mixed, wanted, up, create_graph=True))
     return *(next(found) if x is not None and x.requires_grad else None for x in inputs), None
 
 
-def _backward(
-    dropout: float,
-    up: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    phi: Tensor,
-    gains: Tensor,
-    base: Tensor | None,
-    weights: Tensor,
-    bits: Tensor | None,
-    out: Tensor,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of everything `_Blocked.forward` was given."""
+def _backward(dropout: float, up: Tensor, saved: Sequence[Any]) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the arguments of `_BlockedAttention.forward` by the formulas at the top of this file."""
+    q, k, v, phi, gains, base, weights, bits, out = saved
     q = _scaled(q, 1 / math.sqrt(q.shape[-1]))
     factors = _factors(gains, base)
     blocks = _Blocks(q, k)
@@ -244,37 +233,37 @@ def _backward(
     dq = torch.empty_like(q)
     dphi = torch.empty_like(phi, memory_format=torch.contiguous_format)
     level = (up * out).sum(-1, keepdim=True).neg_()
-    of_keys, of_dkeys, of_dvalues = (blocks.of_answering(x) for x in (keys, dkeys, dvalues))
-    of_values = blocks.of_answering([x.mT for x in values])
-    drawn = [None] * len(of_keys) if bits is None else blocks.of_asking(bits)
-    cut = (blocks.of_asking(x) for x in (up, q, dq, weights, level))
-    for (b, h, i), g, queries, dqueries, a, levels, own_keys, own_values, dkey, dvalue, own_bits in zip(
+    of_keys, of_dkeys, of_dvalues = (blocks.split_units(x) for x in (keys, dkeys, dvalues))
+    of_values = blocks.split_units([x.mT for x in values])
+    drawn = [None] * len(of_keys) if bits is None else blocks.split_queries(bits)
+    cut = (blocks.split_queries(x) for x in (up, q, dq, weights, level))
+    for (b, h, i), g, queries, dqueries, a, levels, block_keys, block_values, dkey, dvalue, block_bits in zip(
         blocks, *cut, of_keys, of_values, of_dkeys, of_dvalues, drawn, strict=True
     ):
         units = _activations(phi, base is not None, b, h, i)
         wide = _widened(units)
-        products = [torch.bmm(g, value) for value in own_values]
+        products = [torch.bmm(g, value) for value in block_values]
         dropped = a
-        if own_bits is not None:  # where a weight was dropped, only the level is felt
-            factor = share(own_bits, dropout, a.dtype)
+        if block_bits is not None:  # where a weight was dropped, only the level reaches it
+            factor = keep_factor(block_bits, dropout, a.dtype)
             dropped = a * factor
             for product in products:
                 product.mul_(factor)
         t = _add_up(wide(levels), units, map(wide, products))
-        mine = torch.empty_like(a)  # one map that every unit writes anew stays in cache
-        flat_t, spread, begun = t.view_as(mine), wide(mine), bool(i.start)
+        scratch = torch.empty_like(a)  # one map that every unit overwrites stays in cache
+        flat_t, spread, begun = t.view_as(scratch), wide(scratch), bool(i.start)
         for m, unit in enumerate(units):
             _times(wide(dropped), unit, out=spread)
-            _product(mine.mT, g, into=dvalue[m], add=begun)
-            if own_bits is not None:
+            _product(scratch.mT, g, into=dvalue[m], add=begun)
+            if block_bits is not None:
                 _times(wide(a), unit, out=spread)
-            mine.mul_(flat_t)
-            _product(mine, own_keys[m], into=dqueries, add=m > 0)
-            _product(mine.mT, queries, into=dkey[m], add=begun)
+            scratch.mul_(flat_t)
+            _product(scratch, block_keys[m], into=dqueries, add=m > 0)
+            _product(scratch.mT, queries, into=dkey[m], add=begun)
             if unit is None:
                 continue
-            torch.bmm(queries, own_keys[m].mT, out=mine)
-            change = products[m].addcmul_(mine, flat_t)
+            torch.bmm(queries, block_keys[m].mT, out=scratch)
+            change = products[m].addcmul_(scratch, flat_t)
             if unit.dim() == 3:
                 torch.mul(change, a, out=dphi[b, h, m, i].flatten(0, 1))
             else:
@@ -286,5 +275,5 @@ def _backward(
 
 
 def _per_unit(dkey: Tensor, k: Tensor, dvalue: Tensor, v: Tensor) -> Float[Tensor, "h k"]:
-    """Gradient of u_m, or of the base, with k_m = u_m * k and v_m = u_m * v."""
+    """Return the gradient of u_m, or of the base, with k_m = u_m * k and v_m = u_m * v."""
     return _scaled(k, dkey).add_(_scaled(v, dvalue)).sum((0, 2))

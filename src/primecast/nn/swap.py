@@ -260,11 +260,12 @@ def swap_attention(
     feed = Feed(primers, bare)
     places: list[Place] = []
     with ExitStack() as undo:  # a failure on the way leaves the model as it was
-        for (path, module, adapter), shape, number in zip(found, shapes, numbers, strict=True):
+        for one, number in zip(found, numbers, strict=True):
             readers = [place for place in places if place.number == number]
-            places.append(_swap_one(path, module, adapter, shape, number, modulate, feed, readers, undo))
-        for encoder in _nesting(model):
-            _set(encoder, {"use_nested_tensor": False}, undo)
+            places.append(_swap_one(*one, number, modulate, feed, readers, undo))
+        for part in model.modules():  # only torch's own attention takes nested tensors
+            if isinstance(part, nn.TransformerEncoder) and getattr(part, "use_nested_tensor", False) and _feeds(part):
+                _set(part, {"use_nested_tensor": False}, undo)
         if series is not None:
             feeder = _Feeder(feed, series)
             undo.callback(model.register_forward_pre_hook(feeder.before, with_kwargs=True).remove)
@@ -276,7 +277,6 @@ def _swap_one(
     path: str,
     module: nn.Module,
     adapter: Adapter,
-    shape: tuple[int, int],
     number: int,
     modulate: str,
     feed: Feed,
@@ -294,7 +294,7 @@ def _swap_one(
                 "where=, or give that another name"
             )
         _set(part, {"primer": feed.primers[number]}, undo)
-    place = Place(path, kind, *shape, home, number, len(readers), modulate, adapter.forward, feed)
+    place = Place(path, kind, *adapter.shape(module), home, number, len(readers), modulate, adapter.forward, feed)
     _set(part, {**adapter.switches, "prime_place": place}, undo)
     undo.callback(setattr, part, "__class__", type(part))
     part.__class__ = _primed(type(part))
@@ -398,14 +398,3 @@ def _set(module: nn.Module, values: Mapping[str, object], undo: ExitStack) -> No
         restore = partial(setattr, module, name, own[name]) if name in own else partial(delattr, module, name)
         setattr(module, name, value)
         undo.callback(restore)
-
-
-def _nesting(model: nn.Module) -> list[nn.TransformerEncoder]:
-    """Return the encoders that would pass nested tensors to their layers, which only torch's own attention takes."""
-    return [
-        module
-        for module in model.modules()
-        if isinstance(module, nn.TransformerEncoder)
-        and getattr(module, "use_nested_tensor", False)
-        and any("prime_place" in vars(part) for part in module.modules())
-    ]

@@ -18,17 +18,17 @@ Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]
 
 
 def case(
-    *, grouped: bool, base: bool, batch: int = 3, heads: int = 2, asking: int = 7, answering: int = 5, size: int = 4,
+    *, grouped: bool, base: bool, batch: int = 3, heads: int = 2, queries: int = 7, keys: int = 5, size: int = 4,
     units: int = 3, dtype: torch.dtype = torch.float64,
 ) -> Case:  # fmt: skip
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
     return (
-        draw(batch, heads, asking, size),
-        draw(batch, heads, answering, size),
-        draw(batch, heads, answering, size),
-        draw(batch, heads if grouped else 1, units, asking, answering),
+        draw(batch, heads, queries, size),
+        draw(batch, heads, keys, size),
+        draw(batch, heads, keys, size),
+        draw(batch, heads if grouped else 1, units, queries, keys),
         draw(heads, units, size),
         draw(heads, size) if base else None,
     )
@@ -61,17 +61,17 @@ def test_blocked_equals_plain_in_forward_and_all_gradients(
 
 
 @given(
-    batch=st.integers(1, 3), heads=st.integers(1, 3), asking=st.integers(1, 6), answering=st.integers(1, 6),
+    batch=st.integers(1, 3), heads=st.integers(1, 3), queries=st.integers(1, 6), keys=st.integers(1, 6),
     size=st.integers(1, 4), units=st.integers(1, 3), grouped=st.booleans(), base=st.booleans(),
 )  # fmt: skip
 def test_blocked_equals_plain_at_any_shape(
-    batch: int, heads: int, asking: int, answering: int, size: int, units: int, grouped: bool, base: bool
+    batch: int, heads: int, queries: int, keys: int, size: int, units: int, grouped: bool, base: bool
 ) -> None:
     sizes: dict[str, Any] = {
         "batch": batch,
         "heads": heads,
-        "asking": asking,
-        "answering": answering,
+        "queries": queries,
+        "keys": keys,
         "size": size,
         "units": units,
     }
@@ -80,7 +80,7 @@ def test_blocked_equals_plain_at_any_shape(
 
 @pytest.mark.parametrize("tokens", [11, 137])
 def test_single_precision_is_within_the_promised_error_of_double(tokens: int) -> None:
-    double = case(grouped=True, base=False, asking=tokens, answering=tokens, size=16, units=2)
+    double = case(grouped=True, base=False, queries=tokens, keys=tokens, size=16, units=2)
     single = tuple(None if t is None else t.detach().float().requires_grad_() for t in double)
     fast, exact = blocked_attention(*single), plainly(*double)  # type: ignore[arg-type]
     assert (fast - exact).norm() <= 1e-5 * exact.norm()
@@ -92,7 +92,7 @@ def test_single_precision_is_within_the_promised_error_of_double(tokens: int) ->
 
 
 def test_bfloat16_errs_at_most_twice_as_much_as_the_plain_formula_in_bfloat16() -> None:
-    double = case(grouped=True, base=True, asking=31, answering=31, size=16, units=2)
+    double = case(grouped=True, base=True, queries=31, keys=31, size=16, units=2)
     low = tuple(None if t is None else t.detach().bfloat16().requires_grad_() for t in double)
     high = tuple(None if t is None else t.detach().double().requires_grad_() for t in low)
     exact = plainly(*high)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_bfloat16_errs_at_most_twice_as_much_as_the_plain_formula_in_bfloat16() 
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_gradcheck_passes_with_dropout_drawn_from_one_seed(grouped: bool) -> None:
-    given_case = case(grouped=grouped, base=True, batch=2, heads=2, asking=3, answering=2, size=2, units=2)
+    given_case = case(grouped=grouped, base=True, batch=2, heads=2, queries=3, keys=2, size=2, units=2)
 
     def function(*tensors: Any) -> Tensor:
         torch.manual_seed(7)
@@ -128,7 +128,7 @@ def test_dropout_keeps_the_expectation_and_is_drawn() -> None:
 
 
 def test_it_is_deterministic() -> None:
-    given_case = case(grouped=True, base=True, asking=137, answering=137, dtype=torch.float32)
+    given_case = case(grouped=True, base=True, queries=137, keys=137, dtype=torch.float32)
     leaves = [leaf for leaf in given_case if leaf is not None]
     up = torch.randn(3, 2, 137, 4)
     first, again = (torch.autograd.grad(blocked_attention(*given_case), leaves, up) for _ in range(2))
