@@ -153,8 +153,53 @@ def test_the_refiner_has_the_published_number_of_parameters(
 def test_refiner_parameters_follow_the_formula(lookback: int, horizon: int, channels: int, states: int) -> None:
     model = create_model("lift", lookback=lookback, horizon=horizon, channels=channels, states=states)
     k, s, f = min(4, channels), states, horizon // 2 + 1
-    expected = 1 + 2 * (3 * f * f + f) + lookback * s + channels * s + s + s * f * (2 * k + 1) * (k + 1)
+    expected = 1 + 2 * (3 * f * f + f) + s * f * (2 * k + 1) * (k + 1)
+    if s > 1:
+        expected += lookback * s + channels * s + s
     assert sum(p.numel() for name, p in model.named_parameters() if name.startswith("refiner.")) == expected
+
+
+def test_no_gradient_flows_through_the_leaders_forecasts() -> None:
+    """Against automatic differentiation of the formula written out with constant leaders, in float64."""
+    refiner = Refiner(lookback=L, horizon=H, channels=N, leaders=K, states=S, temperature=0.7).double()
+    for parameter in refiner.parameters():
+        nn.init.uniform_(parameter, 0.1, 0.5)
+    past, seen, weight = windows(), windows(), windows(length=H)
+    future = windows(length=H).requires_grad_()
+    leads = find_leads(standardize(past), K)
+    (refiner(past, future, leads, seen=seen) * weight).sum().backward()
+
+    f = H // 2 + 1
+    with torch.no_grad():
+        constant = torch.fft.rfft(aligned(past, future, leads))
+        strengths = torch.cat([torch.ones(B, N, 1, dtype=torch.float64), leads.correlation.abs()], dim=-1)
+        mixed = (strengths / refiner.temperature).softmax(-1)[..., 1:]
+        states = (refiner.state + refiner.channel_state + refiner.route(seen)).softmax(-1)  # type: ignore[misc]
+        maps = torch.einsum("bns,sko->bnko", states, refiner.filters)
+        filters = (torch.einsum("bnk,bnko->bno", mixed, maps[..., :-1, :]) + maps[..., -1, :]).unflatten(-1, (-1, f))
+    twin = future.detach().clone().requires_grad_()
+    own = torch.fft.rfft(twin)
+    leading = filters[:, :, 1 : K + 1] * constant
+    parts = [leading.sum(2), (filters[:, :, K + 1 :] * (leading - own[:, :, None])).sum(2), filters[:, :, 0] * own]
+    out = torch.cat(parts, -1) @ torch.complex(*refiner.mix).mT + torch.complex(*refiner.mix_bias)
+    ((twin + torch.fft.irfft(out, n=H)) * weight).sum().backward()
+    assert_close(future.grad, twin.grad, rtol=1e-10, atol=1e-10)
+
+
+def test_with_one_state_the_refiner_is_its_formula_and_has_no_router() -> None:
+    refiner = Refiner(lookback=L, horizon=H, channels=N, leaders=K, states=1, temperature=0.7).double()
+    assert {name for name, _ in refiner.named_parameters()} == {"temperature", "filters", "mix", "mix_bias"}
+    for parameter in refiner.parameters():
+        nn.init.uniform_(parameter, 0.1, 0.5)
+    past, future = windows(), windows(length=H)
+    leads = find_leads(standardize(past), K)
+    weights = {name: value.numpy() for name, value in refiner.state_dict().items()}
+    router = {"route.weight": np.ones((1, L)), "channel_state": np.ones((N, 1)), "state": np.ones(1)}
+    refined = refiner(past, future, leads, seen=past)
+    for b in range(B):
+        rows = [list(zip(*(part[b, i].tolist() for part in leads), strict=True)) for i in range(N)]
+        expected = refine_by_loops(past[b].numpy(), future[b].numpy(), rows, past[b].numpy(), weights | router)
+        assert_close(refined[b], torch.from_numpy(expected), rtol=1e-10, atol=1e-10)
 
 
 # ---------------------------------------------------------------- the model
@@ -181,6 +226,7 @@ def test_a_router_that_sees_normalised_windows_carries_scale_and_level_over() ->
     assert_close(model(6 * x - 30), 6 * model(x) - 30, rtol=1e-4, atol=1e-4)
     raw = trained(small(router="raw", backbone_args=plain))
     nn.init.normal_(raw.refiner.filters)
+    assert raw.refiner.route is not None
     nn.init.normal_(raw.refiner.route.weight)
     assert not torch.allclose(raw(6 * x - 30), 6 * raw(x) - 30, rtol=1e-4, atol=1e-4)
 

@@ -154,7 +154,29 @@ def create_model(
     with torch.random.fork_rng(enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        return MODELS[name].build(lookback=lookback, horizon=horizon, channels=channels, **options)
+        sizes = {"lookback": lookback, "horizon": horizon, "channels": channels}
+        if name == "lift":
+            options = _with_backbone(sizes, **options)
+        return MODELS[name].build(**sizes, **options)
+
+
+def _with_backbone(
+    sizes: Mapping[str, int],
+    *,
+    backbone: str | nn.Module = "dlinear",
+    backbone_args: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Return the options of LIFT with its backbone built, where it is given by name."""
+    if isinstance(backbone, nn.Module):
+        if backbone_args:
+            raise InputError("backbone_args are for a backbone given by name; this one is ready")
+        return {**options, "backbone": backbone}
+    sizes = {**sizes, "n_time_features": options.get("n_time_features", 0)}
+    for given in backbone_args or {}:
+        if given in sizes:
+            raise InputError(f"{given} of the backbone is that of LIFT: leave it out of backbone_args")
+    return {**options, "backbone": create_model(backbone, attention="standard", **sizes, **(backbone_args or {}))}
 
 
 class Attention(NamedTuple):

@@ -1,30 +1,31 @@
 """LIFT: any model's forecast, refined by what the channels that lead a channel have already done.
 
 A backbone forecasts. For each channel, the channels that lead it are found in the window; what a leader does now, the
-follower will do later, so the leader's last steps and first forecast steps, moved by the lead, tell of the follower's
-future. The refiner mixes them into the forecast, frequency by frequency:
+follower will do later, so the leader's last steps and first forecast steps, shifted by the lead, predict the follower.
+The refiner mixes them into the forecast, frequency by frequency:
 
     leads    = top K channels j by the largest peak of |R_ij|, R_ij(t) = correlation of x_i(s + t) with x_j(s)
     lead_k   = sign(r_k) [x_j, yhat_j] at steps l - t_k .. l - t_k + h - 1
     weights  = softmax([1, |r_1| .. |r_K|] / temperature) without its first entry
-    states   = softmax(b + c_i + W x_i): how much channel i is in each of S states
+    states   = softmax(b + c_i + W x_i): how much channel i is in each of S states; without parameters at S = 1
     filters  = g_0, g_1 .. g_K, g'_1 .. g'_K in R^F: a linear map of the weights, of which each state has its own
     U        = sum_k g_k rfft(lead_k)        D = sum_k g'_k (g_k rfft(lead_k) - rfft(yhat))        V = g_0 rfft(yhat)
     refined  = yhat + irfft(complex Linear(3F -> F) of [U, D, V])
 
-all on windows and forecasts normalised by the window's mean and deviation sqrt(var + 1e-8), undone at the end.
+all on windows and forecasts normalized by the window's mean and std = sqrt(var + 1e-8), undone at the end. No gradient
+flows through lead_k, as in the public code: a channel's forecast is not trained to serve its followers.
 Zhao & Shen, "Rethinking Channel Dependence for Multivariate Time Series Forecasting: Learning from Leading Indicators",
 ICLR 2024. Written from the paper and from facts about its method; its public code has no licence and was not used.
 
-Ours, where nothing is fixed: the complex map starts at 0, so an untrained LIFT forecasts what its backbone does; of
+Our choices: the complex map starts at 0, so an untrained LIFT forecasts what its backbone does; of
 two equal peaks the shorter lead wins, for the circular correlation of a channel with itself always has two. The paper
-caches leads found with rows from before the window ("accurate"); here a model sees its window only, see ESTIMATES.
+caches leads found with rows from before the window ("accurate"); here a model reads its window only, see ESTIMATES.
 
-Training: joint by default, by the loss of the refined forecast alone; a loss of the backbone's own does not count.
-In two stages: `fit(model.backbone, ...)`, where it does, then `fit(model, ..., parameters="refiner")`. A backbone whose
-parameters are all frozen stays in eval mode, so no dropout disturbs it and no statistic of it moves.
+Training: joint by default, by the loss of the refined forecast; the backbone's own `training_loss` is not used. In two
+stages: `fit(model.backbone, ...)`, where it is, then `fit(model, ..., parameters="refiner")`. A backbone whose
+parameters are all frozen stays in eval mode: no dropout, and its running statistics stay.
 
-Refiner parameters, F = h // 2 + 1: 1 + 2 (3 F^2 + F) + l S + n S + S + S F (2K+1)(K+1).
+Refiner parameters, F = h // 2 + 1: 1 + 2 (3 F^2 + F) + S F (2K+1)(K+1), and l S + n S + S where S > 1.
 Letters: b batch, l look-back, h horizon, n channels, m time features, i a channel, j its leader, K leaders, S states,
 F frequencies.
 """
@@ -37,6 +38,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
+from primecast.nn.pair_features import correlate
 
 ESTIMATES = {
     "circular": "correlation around the ring of the window, by FFT: the paper's efficient variant",
@@ -45,14 +47,14 @@ ESTIMATES = {
 }
 ROUTERS = {
     "raw": "the window as it is, as in LIFT: the forecast then depends on the window's level",
-    "normal": "the normalised window, as in LightMTS",
+    "normal": "the normalized window, as in LightMTS",
 }
 
 
 class LIFT(nn.Module):
     """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); time_features go to the backbone.
 
-    backbone:      name of a model of the registry, or a ready one; backbone_args: its arguments.
+    backbone:      a module; `create_model` also takes the name of a model here, with its arguments in backbone_args.
     leaders:       K; 4, or all channels where there are fewer, when None. A channel can lead itself.
     states:        S. temperature: where the learned one starts.
     estimate:      a name in ESTIMATES. router: a name in ROUTERS.
@@ -83,6 +85,8 @@ class LIFT(nn.Module):
             raise InputError(f"states {states} must be at least 1")
         if not temperature > 0:
             raise InputError(f"temperature {temperature} must be greater than 0")
+        if isinstance(backbone, str) or backbone_args:
+            raise InputError('a backbone given by name is built by create_model("lift", ...); LIFT takes a module')
         if lookback < 3:
             raise InputError(f"lookback {lookback} has no inner lag to find a peak at: LIFT needs at least 3 steps")
         for what, given, allowed in (("estimate", estimate, ESTIMATES), ("router", router, ROUTERS)):
@@ -91,11 +95,7 @@ class LIFT(nn.Module):
         self.leaders = leaders
         self.estimate = estimate
         self.router = router
-        self.backbone = _backbone(
-            backbone,
-            {"lookback": lookback, "horizon": horizon, "channels": channels, "n_time_features": n_time_features},
-            backbone_args,
-        )
+        self.backbone = backbone
         self.refiner = Refiner(
             lookback=lookback,
             horizon=horizon,
@@ -109,13 +109,13 @@ class LIFT(nn.Module):
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
     ) -> Float[Tensor, "b h n"]:
         mean = x.mean(1, keepdim=True)
-        deviation = ((x - mean).square().mean(1, keepdim=True) + 1e-8).sqrt()
-        past = ((x - mean) / deviation).mT
-        future = ((self.backbone(x, time_features) - mean) / deviation).mT
+        std = ((x - mean).square().mean(1, keepdim=True) + 1e-8).sqrt()
+        past = ((x - mean) / std).mT
+        future = ((self.backbone(x, time_features) - mean) / std).mT
 
         leads = find_leads(past, self.leaders, estimate=self.estimate)
         refined = self.refiner(past, future, leads, seen=past if self.router == "normal" else x.mT)
-        return refined.mT * deviation + mean
+        return refined.mT * std + mean
 
     def train(self, mode: bool = True) -> "LIFT":
         super().train(mode)
@@ -124,20 +124,7 @@ class LIFT(nn.Module):
         return self
 
 
-def _backbone(backbone: str | nn.Module, sizes: Mapping[str, int], options: Mapping[str, Any] | None) -> nn.Module:
-    from primecast.models import create_model  # the registry holds this file, so it cannot be imported above
-
-    if isinstance(backbone, str):
-        for given in options or {}:
-            if given in sizes:
-                raise InputError(f"{given} of the backbone is that of LIFT: leave it out of backbone_args")
-        return create_model(backbone, attention="standard", **sizes, **(options or {}))
-    if options:
-        raise InputError("backbone_args are for a backbone given by name; this one is ready")
-    return backbone
-
-
-# ---------------------------------------------------------------- who leads whom
+# ---------------------------------------------------------------- leaders
 
 
 class Leads(NamedTuple):
@@ -154,7 +141,7 @@ AT_ONCE = 2**22
 
 @torch.no_grad()
 def find_leads(series: Float[Tensor, "b n l"], leaders: int, *, estimate: str = "circular") -> Leads:
-    """The channels that lead each channel in these normalised windows; no gradient, no parameters.
+    """Return the channels that lead each channel in these normalized windows; no gradient, no parameters.
 
     Of |R_ij| only peaks count: lags 1 .. l-2 that are not below either neighbour. A pair without a peak gets
     correlation 0. R is built for a few channels i at a time and never kept.
@@ -167,7 +154,7 @@ def find_leads(series: Float[Tensor, "b n l"], leaders: int, *, estimate: str = 
     # While a model is exported, the batch is a symbol and cannot say how many channels fit at once.
     step = channels if torch.compiler.is_compiling() else max(1, AT_ONCE // (batch * channels * ring))
     for some in spectrum.split(step, dim=1):
-        correlation = torch.fft.irfft(some[:, :, None] * spectrum[:, None].conj(), n=ring)[..., :length]  # b i j t
+        correlation = correlate(spectrum[:, None], some[:, :, None], ring)[..., :length]  # b i j t: j leads i by t
         size = correlation.abs()
         peaks = size[..., 1:-1] - shorter_first
         peaks.masked_fill_(size[..., 1:-1] < torch.maximum(size[..., :-2], size[..., 2:]), -1)
@@ -182,7 +169,7 @@ def find_leads(series: Float[Tensor, "b n l"], leaders: int, *, estimate: str = 
 
 
 class Refiner(nn.Module):
-    """Forecasts, refined by their leaders; everything normalised. See the formulas at the top of this file."""
+    """Forecasts, refined by their leaders; everything normalized. See the formulas at the top of this file."""
 
     def __init__(
         self, *, lookback: int, horizon: int, channels: int, leaders: int, states: int, temperature: float
@@ -190,9 +177,11 @@ class Refiner(nn.Module):
         super().__init__()
         frequencies = horizon // 2 + 1
         self.temperature = nn.Parameter(torch.tensor(temperature))
-        self.route = nn.Linear(lookback, states, bias=False)
-        self.channel_state = nn.Parameter(torch.zeros(channels, states))
-        self.state = nn.Parameter(torch.zeros(states))
+        self.route = None
+        if states > 1:
+            self.route = nn.Linear(lookback, states, bias=False)
+            self.channel_state = nn.Parameter(torch.zeros(channels, states))
+            self.state = nn.Parameter(torch.zeros(states))
         # The last of the leaders + 1 rows is the bias of the map from weights to filters.
         bound = leaders**-0.5
         outputs = (2 * leaders + 1) * frequencies
@@ -209,10 +198,10 @@ class Refiner(nn.Module):
         *,
         seen: Float[Tensor, "b n l"],
     ) -> Float[Tensor, "b n h"]:
-        """The forecast `future` of channels with this past, refined; `seen` is what the state router looks at."""
+        """Return the refined forecast `future` of channels with this past; `seen` is the input of the state router."""
         horizon = future.shape[-1]
         own = torch.fft.rfft(future)[:, :, None]  # b n 1 F
-        leading = torch.fft.rfft(aligned(past, future, leads))  # b n K F
+        leading = torch.fft.rfft(aligned(past, future.detach(), leads))  # b n K F
 
         filters = self._filters(leads.correlation, seen)
         g_own, g_leader, g_difference = filters.split((1, leading.shape[2], leading.shape[2]), dim=2)
@@ -224,17 +213,19 @@ class Refiner(nn.Module):
     def _filters(
         self, correlation: Float[Tensor, "b n K"], seen: Float[Tensor, "b n l"]
     ) -> Float[Tensor, "b n 2*K+1 F"]:
-        """Each state's map of the leaders' weights, mixed by how much a channel is in that state: one product."""
+        """Return each state's map of the leaders' weights, mixed by how much a channel is in that state: one product."""
         strengths = torch.cat([torch.ones_like(correlation[..., :1]), correlation.abs()], dim=-1)
         weights = (strengths / self.temperature).softmax(-1)[..., 1:]
         weights = torch.cat([weights, torch.ones_like(weights[..., :1])], dim=-1)
-        states = (self.state + self.channel_state + self.route(seen)).softmax(-1)
-        pairs = (states[..., :, None] * weights[..., None, :]).flatten(-2)
+        pairs = weights
+        if self.route is not None:
+            states = (self.state + self.channel_state + self.route(seen)).softmax(-1)
+            pairs = (states[..., :, None] * weights[..., None, :]).flatten(-2)
         return (pairs @ self.filters.flatten(0, 1)).unflatten(-1, (2 * correlation.shape[-1] + 1, -1))
 
 
 def aligned(past: Float[Tensor, "b n l"], future: Float[Tensor, "b n h"], leads: Leads) -> Float[Tensor, "b n K h"]:
-    """What each leader does, so many steps earlier than its follower will, with the sign of their correlation."""
+    """Return what each leader does, shifted by its lead, with the sign of the correlation."""
     whole = torch.cat([past, future], dim=-1)
     start = leads.channel * whole.shape[-1] + past.shape[-1] - leads.steps
     index = start[..., None] + torch.arange(future.shape[-1], device=past.device)
