@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from primecast.errors import InputError
 from primecast.models import create_model
 from primecast.models.patchtst import TokenBatchNorm, patches
+from primecast.nn.dropout import Dropout
 from primecast.nn.layers import moving_average
 from tests.reference import dlinear_by_loops, moving_average_by_loops, patches_by_slices
 
@@ -48,7 +49,7 @@ def test_every_step_of_the_window_counts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["dlinear", "patchtst"])
-def test_marks_are_accepted_and_not_used(name: str) -> None:
+def test_time_features_are_accepted_and_not_used(name: str) -> None:
     x = windows()
     forecaster = model(name, n_time_features=3)
     assert torch.equal(forecaster(x, torch.rand(B, L + S, 3, dtype=torch.float64)), forecaster(x))
@@ -146,6 +147,43 @@ def test_batch_norm_takes_each_feature_over_all_tokens_of_the_batch() -> None:
     normal = TokenBatchNorm(7).double()(z)
     assert_close(normal.mean((0, 1)), torch.zeros(7, dtype=torch.float64))
     assert_close(normal.var((0, 1), correction=0), torch.ones(7, dtype=torch.float64), rtol=1e-4, atol=1e-4)
+
+
+def test_patchtst_drops_where_the_public_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training, with masks that are drawn once, against one layer written out in float64.
+
+    Tokens; attention after its projection and again before the sum; feed-forward inside and before the sum: five masks,
+    and none on the attention weights.
+    """
+    forecaster = model("patchtst", n_layers=1, n_heads=1, patch=8, stride=4, dropout=0.3).train()
+    masks: list[Tensor] = []
+
+    def drop(self: Dropout, z: Tensor) -> Tensor:
+        assert self.rate == 0.3
+        masks.append((torch.rand_like(z) > 0.3) / 0.7)
+        return z * masks[-1]
+
+    monkeypatch.setattr(Dropout, "forward", drop)
+    monkeypatch.setattr("primecast.nn.mechanisms.drop", lambda weights, rate: weights if rate == 0 else weights / 0)
+    x, w = windows(), forecaster.state_dict()
+    forecast = forecaster(x)
+    tokens, projected, mixed, wide, down = masks
+
+    def linear(name: str, z: Tensor) -> Tensor:
+        return z @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def norm(z: Tensor) -> Tensor:  # over all tokens of the batch; scale 1 and shift 0 at the start
+        return (z - z.mean((0, 1))) / (z.var((0, 1), correction=0) + 1e-5).sqrt()
+
+    mean, std = x.mean(1, keepdim=True), (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+    cut = patches(((x - mean) / std).mT, patch=8, stride=4)
+    z = ((linear("embed", cut) + w["place"]) * tokens).flatten(0, 1)
+    q, k, v = (linear(f"blocks.0.attention.{part}", z) for part in ("query", "key", "value"))
+    attended = linear("blocks.0.attention.out", (q @ k.mT / 6**0.5).softmax(-1) @ v)
+    z = norm(z + attended * projected * mixed)
+    z = norm(z + linear("blocks.0.down", nn.functional.gelu(linear("blocks.0.up", z)) * wide) * down)
+    expected = linear("head", z.flatten(1)).unflatten(0, (B, N)).mT * std + mean
+    assert_close(forecast, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_patchtst_is_the_sum_of_its_published_parts() -> None:

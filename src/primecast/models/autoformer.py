@@ -15,6 +15,9 @@ Auto-correlation replaces pairs of steps by delays. With all features of all hea
 In training the delays are chosen once for the whole batch, from its mean c; in inference for each sample alone. Only
 the choice differs: a batch seen in training mode influences its members, in eval mode it does not.
 
+The public scripts give ETTm1 and ETTm2 a fifth time feature, the minute of the hour; here all models read the same four
+on the benchmarks. On users' data with steps below an hour there are five.
+
 Wu et al., "Autoformer: Decomposition Transformers with Auto-Correlation for Long-Term Series Forecasting", NeurIPS
 2021.
 

@@ -5,7 +5,9 @@
     forecast = W_season season + W_trend trend + both biases
 
 All channels share the two maps, and no channel sees another: the reference that every mixing of channels must beat.
-Both W start at 1/l everywhere: the first forecast is the mean of the window.
+Both W start at 1/l everywhere: the first forecast is the mean of the window. So they do in the code that the authors
+first published and in Time-Series-Library; the authors' later code keeps those lines as a comment and starts from
+torch's default.
 Zeng et al., "Are Transformers Effective for Time Series Forecasting?", AAAI 2023.
 
 Parameters: 2 (l+1) h; (l+1) h without decomposition.
@@ -19,7 +21,7 @@ from primecast.nn.layers import WindowNorm, moving_average
 
 
 class DLinear(nn.Module):
-    """forward(x: (b, l, n), time_features) -> (b, h, n); time_features are accepted and not used.
+    """forward(x: (b, l, n), time_features) -> (b, h, n); time features are accepted and not used.
 
     kernel: steps of the moving average, an odd number. None: no decomposition, one linear map of the window as it is;
             with norm "instance" that is RLinear, the linear forecaster inside LightMTS.
@@ -53,7 +55,7 @@ class DLinear(nn.Module):
 
 
 def _averaging(lookback: int, horizon: int) -> nn.Linear:
-    """A linear map that starts as the mean of its input, but for its bias."""
+    """Return a linear map that starts as the mean of its input, but for its bias."""
     layer = nn.Linear(lookback, horizon)
     nn.init.constant_(layer.weight, 1 / lookback)
     return layer

@@ -1,18 +1,21 @@
 """PatchTST: each channel alone, cut into overlapping patches, and attention among the patches of that channel.
 
-    patches  = 16 steps each, one every 8 steps, of the normalised window, its last value repeated 8 times at the end
+    patches  = 16 steps each, one every 8 steps, of the normalized window, its last value repeated 8 times at the end
     tokens   = Linear(16 -> d) of each patch + a learned vector for its place
     layers   = post-norm transformer blocks over the T = (l - 16) // 8 + 2 patches of a channel, with batch norms
     forecast = Linear(T d -> h) of all patches of the channel at once, brought back to the level of the window
 
 Channels are samples of one and the same model: no channel sees another.
-Nie et al., "A Time Series is Worth 64 Words: Long-term Forecasting with Transformers", ICLR 2023. The public code also
-carries attention scores on from layer to layer; that is left out here.
+Nie et al., "A Time Series is Worth 64 Words: Long-term Forecasting with Transformers", ICLR 2023. As in the public code,
+attention weights have no dropout, and the output of attention is dropped twice: after its projection and before the sum.
+The public code also adds the attention scores of a layer to those of the next; that is left out here.
 
 Parameters: (p+1) d + T d + E [4 (d^2+d) + 2 d f + f + d + 4 d] + (T d + 1) h.
 Letters: b batch, l look-back, h horizon, n channels, m time features, p steps of a patch, T patches, d model width,
 f feed-forward width, E layers.
 """
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +29,7 @@ from primecast.nn.multi_head import MultiHeadAttention
 
 
 class PatchTST(nn.Module):
-    """forward(x: (b, l, n), time_features) -> (b, h, n); time_features are accepted and not used.
+    """forward(x: (b, l, n), time_features) -> (b, h, n); time features are accepted and not used.
 
     patch, stride: steps of a patch, and from one to the next. norm: see layers.NORMS.
 
@@ -66,7 +69,7 @@ class PatchTST(nn.Module):
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
-                MultiHeadAttention(d_model, n_heads, dropout=dropout),
+                DroppedAttention(d_model, n_heads, output_dropout=dropout),
                 d_model,
                 d_ff=d_ff,
                 dropout=dropout,
@@ -89,13 +92,25 @@ class PatchTST(nn.Module):
         return restore(forecast.mT)
 
 
+class DroppedAttention(MultiHeadAttention):
+    """Attention whose output is dropped, in training only; its weights are not."""
+
+    def __init__(self, d_model: int, n_heads: int, *, output_dropout: float) -> None:
+        super().__init__(d_model, n_heads)
+        self.output_dropout = Dropout(output_dropout)
+
+    def forward(self, x: Float[Tensor, "b i d"], *args: Any, **kwargs: Any) -> Float[Tensor, "b i d"]:
+        dropped: Float[Tensor, "b i d"] = self.output_dropout(super().forward(x, *args, **kwargs))
+        return dropped
+
+
 def patches(series: Float[Tensor, "b n l"], *, patch: int, stride: int) -> Float[Tensor, "b n T p"]:
-    """Overlapping pieces of a series whose last value is repeated `stride` times, so that the end is in a patch."""
+    """Return overlapping pieces of a series whose last value is repeated `stride` times, so that the end is in a patch."""
     return F.pad(series, (0, stride), mode="replicate").unfold(-1, patch, stride)
 
 
 class TokenBatchNorm(nn.BatchNorm1d):
-    """Batch normalisation of tokens: each of the d features over all tokens of the batch."""
+    """Batch normalization of tokens: each of the d features over all tokens of the batch."""
 
     def forward(self, z: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         return super().forward(z.flatten(0, 1)).view_as(z)
