@@ -55,9 +55,9 @@ def test_a_cell_has_mean_deviation_and_number_of_seeds() -> None:
     assert math.isnan(found["sd"][1])
 
 
-def test_a_seed_that_is_there_twice_is_refused() -> None:
+def test_a_seed_that_occurs_twice_is_refused() -> None:
     frame = pd.DataFrame({"variant": ["a", "a"], "seed": [3, 3], "mse": [1.0, 1.0]})
-    with pytest.raises(InputError, match="seed 3 is there twice for variant a"):
+    with pytest.raises(InputError, match="seed 3 occurs twice for variant a"):
         cells(frame, ["variant"])
 
 

@@ -1,29 +1,29 @@
-"""What the runs say: means over seeds, paired differences with intervals, and counts over a table.
+"""Statistics of runs: means over seeds, paired differences with confidence intervals, and counts over a table.
 
 Two runs with one seed are compared window by window: d_w = error of one - error of the other. The mean of d over
-windows and seeds is uncertain for two reasons, and the interval has both.
+windows and seeds is uncertain for two reasons, and the interval covers both.
 
-Windows: neighbouring windows share most of their steps, so their errors are no independent draws. A moving-block
-bootstrap draws stretches of at least look-back + horizon windows. It still comes out too narrow, in three known ways,
-and its deviations are stretched accordingly, with B blocks of b windows and a horizon of h:
+Windows: consecutive windows share most of their steps, so their errors are not independent. A moving-block bootstrap
+draws blocks of at least look-back + horizon windows. It is still too narrow, for three known reasons, so its deviations
+from the mean are multiplied by three factors, with B blocks of b windows and a horizon of h:
 
-    sqrt(B / (B - 1))           blocks are centred on their own mean, not on the true one
+    sqrt(B / (B - 1))           blocks are centered on their own mean, not on the true one
     1 / sqrt(1 - h / (3 b))     a block cuts off part of the correlation of windows that overlap by up to h steps:
                                 that of a triangle of base h, of which a block of b windows keeps all but h / (3 b)
-    t / z                       a variance from few blocks is itself uncertain: Student's quantile for the normal one
+    t / z                       a variance from few blocks is itself uncertain: Student's quantile over the normal one
 
-Seeds: runs are drawn with replacement, the same for both sides, stretched by sqrt(S / (S - 1)). Degrees of freedom are
-Satterthwaite's, from the shares of both sources. With one seed there is nothing to draw: the interval is then about
-this one pair of runs.
+Seeds: runs are drawn with replacement, the same for both sides, and multiplied by sqrt(S / (S - 1)). Satterthwaite's
+formula gives the degrees of freedom from the variances of both sources. With one seed nothing is drawn: the interval is
+then about this one pair of runs.
 
-How often a 95 % interval holds the truth, in 2000 simulated comparisons each (tests/test_statistics.py has smaller
-ones): one seed 94 %, three seeds 93 to 94 %, five seeds 95 %; windows taken for independent ones, 16 %. With two seeds
-it is 95 % if they differ little, but 89 % if they differ as much as the windows leave open: two seeds do not know their
-own spread, and a verdict that rests on two should be read with that in mind.
+Coverage of the 95 % interval in 2000 simulated comparisons each (tests/test_statistics.py has smaller ones): one seed
+94 %, three seeds 93 to 94 %, five seeds 95 %; if windows are taken as independent, 16 %. With two seeds it is 95 % if
+they differ little, but 89 % if they differ as much as the windows do: two seeds are too few to estimate their own
+standard deviation, so read a verdict from two seeds with care.
 
-What is committed are sums of errors over cells of neighbouring windows, 24 or more, at most 128 cells per run (see
-`cell_size`). Blocks are made of whole cells, which starts them at fewer places and else changes nothing: a block of 192
-windows is 8 cells of 24. An interval from cells of 24 differs from that of single windows by about 2 % of its width.
+The committed files hold sums of errors over cells of consecutive windows: 24 windows or more, at most 128 cells per run
+(see `cell_size`). Blocks are made of whole cells, so they start at fewer places; a block of 192 windows is 8 cells of
+24. An interval from cells of 24 differs from that of single windows by about 2 % of its width.
 
 Letters: s seeds, w windows, c cells, k draws.
 """
@@ -46,6 +46,7 @@ LEVEL = 0.95
 DRAWS = 2000
 CELL, CELLS = 24, 128
 NORMAL = 1.959963984540054  # the 97.5 % quantile of the normal distribution
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 BETTER, WORSE, TIE = "better", "worse", "no significant difference"
 
 
@@ -53,39 +54,39 @@ BETTER, WORSE, TIE = "better", "worse", "no significant difference"
 
 
 def cells(frame: pd.DataFrame, by: Sequence[str], value: str = "mse") -> pd.DataFrame:
-    """Mean, standard deviation (of the population the seeds are drawn from) and number of seeds of each cell.
+    """Return the mean, the sample standard deviation and the number of seeds of each cell.
 
-    Groups come in the order of their first row; the deviation of a single seed is NaN. A seed that is there twice in
-    one cell is refused.
+    Cells are in the order of their first row; the standard deviation of a single seed is NaN. The same seed twice in
+    one cell is an error.
     """
     twice = frame.duplicated([*by, "seed"])
     if twice.any():
         first = frame[twice].iloc[0]
-        raise InputError(f"seed {first['seed']} is there twice for {', '.join(f'{name} {first[name]}' for name in by)}")
+        raise InputError(f"seed {first['seed']} occurs twice for {', '.join(f'{name} {first[name]}' for name in by)}")
     groups = frame.groupby(list(by), sort=False)[value]
     return groups.agg(mean="mean", sd="std", n="count").reset_index()
 
 
-# ---------------------------------------------------------------- sums over cells of windows: what is committed
+# ---------------------------------------------------------------- sums over cells of windows, as committed
 
 
 def cell_size(windows: int) -> int:
-    """Windows in a cell: 24, or as many as make 128 cells."""
+    """Return the number of windows in a cell: 24, or as many as make 128 cells."""
     return max(CELL, math.ceil(windows / CELLS))
 
 
 def block_sums(errors: Float[np.ndarray, "w"], cell: int) -> Float64[np.ndarray, "c"]:
-    """Sums over cells of `cell` neighbouring windows; the last cell may be shorter."""
+    """Return the sums over cells of `cell` consecutive windows; the last cell may be shorter."""
     return np.add.reduceat(errors.astype(np.float64), np.arange(0, len(errors), cell))
 
 
 def cell_counts(windows: int, cell: int) -> Int64[np.ndarray, "c"]:
-    """Windows in each cell."""
+    """Return the number of windows in each cell."""
     return np.diff(np.append(np.arange(0, windows, cell), windows))
 
 
 def blocks_frame(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> pd.DataFrame:
-    """One line per run: key, windows, cell, and the sums of squared and absolute errors over cells."""
+    """Return one row per run: key, windows, cell, and the sums of squared and absolute errors over cells."""
     lines = []
     for key, found in arrays.items():
         cell = cell_size(len(found["window_mse"]))
@@ -95,13 +96,13 @@ def blocks_frame(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> pd.DataFrame
 
 
 def write_blocks(path: Path, blocks: pd.DataFrame) -> None:
-    """As CSV; sums to five digits, which moves a mean over cells by less than 1e-5 of itself."""
+    """Write CSV with sums of five digits, which changes a mean over cells by less than 1e-5 of itself."""
     texts = blocks.assign(**{name: blocks[name].map(_digits) for name in ("mse", "mae")})
     write_bytes_atomically(path, texts.to_csv(index=False, lineterminator="\n").encode())
 
 
 def read_blocks(path: Path) -> pd.DataFrame:
-    """What `write_blocks` wrote."""
+    """Read what `write_blocks` wrote."""
     frame = pd.read_csv(path, dtype={"key": str, "mse": str, "mae": str})
     for name in ("mse", "mae"):
         frame[name] = pd.Series([np.array(text.split(), float) for text in frame[name]], dtype=object)
@@ -117,9 +118,10 @@ def _digits(sums: Float64[np.ndarray, "c"]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Mean error of one side, of the other, and their difference: the interval is 95 %, below zero is better.
+    """Mean error of the candidate and of the baseline, and the 95 % interval of their difference; below 0 is better.
 
-    relative: the same as a share of the other side's error. seeds: pairs of runs. series: what it was measured on.
+    relative_low, relative_high: the interval relative to the baseline's error. seeds: pairs of runs. series: the test
+    series that both were measured on.
     """
 
     candidate: float
@@ -159,9 +161,9 @@ def compare(
     """Compare runs paired by seed, given the sums of their errors over the same cells of windows.
 
     block:   windows in a block, at least; look-back + horizon. overlap: the horizon, see above.
-    series:  what the windows are from; comparisons at one horizon on one series draw the same stretches of it.
+    series:  what the windows are from; comparisons at one horizon on one series draw the same blocks of it.
 
-    Where the windows make fewer than two blocks nothing can be said, and the interval is everything.
+    If the windows make fewer than two blocks, the interval is infinite.
     """
     if candidate.shape != baseline.shape or candidate.shape[1] != len(counts):
         raise InputError(
@@ -174,60 +176,68 @@ def compare(
     sides = means.mean(-1)
     length = math.ceil(block / counts[0])
     blocks = total / length
-    if blocks < 2:
-        return Comparison(
-            candidate=float(sides[0]),
-            baseline=float(sides[1]),
-            low=-math.inf,
-            high=math.inf,
-            relative_low=-math.inf,
-            relative_high=math.inf,
-            seeds=seeds,
-            series=series,
-            relative_draws=np.full(draws, np.nan),
-        )
-
-    weights = _draw_of(total, length, draws, seed, series)
-    drawn = (weights @ sums.reshape(-1, total).T).reshape(draws, 2, seeds) / (weights @ counts)[:, None, None]
-    narrow = math.sqrt(blocks / (blocks - 1)) / math.sqrt(1 - min(0.9, overlap / (3 * length * counts[0])))
-    windows = narrow * (drawn - drawn.mean(0))  # k 2 s: deviations of the means
-
-    runs = np.random.default_rng([seed, 1, zlib.crc32(series.encode()), overlap])
-    share = runs.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds - 1 / seeds  # k s
-    share = share * math.sqrt(seeds / (seeds - 1)) if seeds > 1 else share
-    by_window, by_seed = windows.mean(-1), share @ means.T  # k 2
-    mixed = (windows * share[:, None]).sum(-1)
-
-    ratio = _student_ratio(_variance(by_window), blocks - 1, _variance(by_seed), seeds - 1)
-    either = sides + ratio * (by_window + by_seed + mixed)  # k 2
-    tail = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = np.quantile(either[:, 0] - either[:, 1], tail)
-    relative = either[:, 0] / either[:, 1] - 1
-    relative_low, relative_high = np.quantile(relative, tail)
+    both = np.full((draws, 2), np.nan)
+    if blocks >= 2:
+        weights = _draw_of(total, length, draws, seed, series)
+        drawn = (weights @ sums.reshape(-1, total).T).reshape(draws, 2, seeds) / (weights @ counts)[:, None, None]
+        widen = math.sqrt(blocks / (blocks - 1)) / math.sqrt(1 - min(0.9, overlap / (3 * length * counts[0])))
+        by_window = widen * (drawn - drawn.mean(0))  # k 2 s
+        resampled = _draw_seeds(seeds, draws, np.random.default_rng([seed, 1, zlib.crc32(series.encode()), overlap]))
+        both = sides + _deviations(by_window, resampled, means, blocks)
+    low, high = _interval(both[:, 0] - both[:, 1])
+    relative = both[:, 0] / both[:, 1] - 1
+    relative_low, relative_high = _interval(relative)
     return Comparison(
         candidate=float(sides[0]),
         baseline=float(sides[1]),
-        low=float(low),
-        high=float(high),
-        relative_low=float(relative_low),
-        relative_high=float(relative_high),
+        low=low,
+        high=high,
+        relative_low=relative_low,
+        relative_high=relative_high,
         seeds=seeds,
         series=series,
         relative_draws=relative,
     )
 
 
+def _deviations(
+    by_window: Float64[np.ndarray, "k 2 s"],
+    resampled: Float64[np.ndarray, "k s"],
+    means: Float64[np.ndarray, "2 s"],
+    blocks: float,
+) -> Float64[np.ndarray, "k 2"]:
+    """Return the deviations of both sides from their means, due to windows, seeds and both together."""
+    windows, seeds = by_window.mean(-1), resampled @ means.T
+    ratio = _student_ratio(_variance(windows), blocks - 1, _variance(seeds), means.shape[1] - 1)
+    mixed = (by_window * resampled[:, None]).sum(-1)
+    return ratio * (windows + seeds + mixed)
+
+
+def _draw_seeds(seeds: int, draws: int, generator: np.random.Generator) -> Float64[np.ndarray, "k s"]:
+    """Draw seeds with replacement and return how much the weight of each deviates from 1 / seeds."""
+    weights = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds - 1 / seeds
+    return weights * math.sqrt(seeds / (seeds - 1)) if seeds > 1 else weights
+
+
+def _interval(drawn: Float64[np.ndarray, "k"]) -> tuple[float, float]:
+    """Return the 95 % interval of the draws; infinite where they are NaN."""
+    if np.isnan(drawn).all():
+        return -math.inf, math.inf
+    low, high = np.quantile(drawn, TAILS)
+    return float(low), float(high)
+
+
 @lru_cache(maxsize=16)
 def _draw_of(total: int, length: int, draws: int, seed: int, series: str) -> Float64[np.ndarray, "k c"]:
-    """Kept, because a table compares many variants on the same stretches of the same windows."""
+    """Draw blocks; cached, because a table compares many variants on the same blocks of the same windows."""
     return draw_blocks(total, length, draws, np.random.default_rng([seed, zlib.crc32(series.encode())]))
 
 
 def draw_blocks(total: int, length: int, draws: int, generator: np.random.Generator) -> Float64[np.ndarray, "k c"]:
-    """How often each cell is drawn, when stretches of `length` cells are drawn until there are `total` cells."""
+    """Return how often each cell is drawn when blocks of `length` cells are drawn until there are `total` cells."""
     starts = generator.integers(0, total - length + 1, size=(draws, math.ceil(total / length)))
     ends = starts + length
-    ends[:, -1] -= starts.shape[1] * length - total  # the last stretch is cut to size
+    ends[:, -1] -= starts.shape[1] * length - total  # the last block is cut to size
     steps = np.zeros((draws, total + 1))
     rows = np.arange(draws)[:, None]
     np.add.at(steps, (rows, starts), 1)
@@ -240,7 +250,7 @@ def _variance(sides: Float64[np.ndarray, "k 2"]) -> float:
 
 
 def _student_ratio(windows: float, blocks: float, seeds: float, runs: float) -> float:
-    """Student's quantile over the normal one, with Satterthwaite's degrees of freedom of two variances."""
+    """Return Student's quantile over the normal one, with Satterthwaite's degrees of freedom of two variances."""
     if windows + seeds == 0:
         return 1.0
     freedom = (windows + seeds) ** 2 / (windows**2 / blocks + (seeds**2 / runs if seeds > 0 else 0))
@@ -248,7 +258,7 @@ def _student_ratio(windows: float, blocks: float, seeds: float, runs: float) -> 
 
 
 def student_quantile(freedom: float, level: float = LEVEL) -> float:
-    """The two-sided quantile of Student's t for any degrees of freedom from 1: t = sqrt(f) tan a, a ~ cos(a)^(f-1)."""
+    """Return the two-sided quantile of Student's t, f >= 1 degrees of freedom: t = sqrt(f) tan a, a ~ cos(a)^(f-1)."""
     if freedom > 1e4:
         return NORMAL
     angles = np.linspace(0, np.pi / 2, 20001)
@@ -262,9 +272,9 @@ def student_quantile(freedom: float, level: float = LEVEL) -> float:
 
 @dataclass(frozen=True)
 class Summary:
-    """Comparisons told apart as better or worse, those that cannot be, and the mean relative change over all.
+    """Numbers of better, worse and not significantly different comparisons, and the mean relative change over all.
 
-    unknown: of those that cannot be told apart, the ones with too few windows for an interval; the change is without.
+    unknown: of the ties, those with too few windows for an interval; the mean change is without them.
     """
 
     wins: int
@@ -277,11 +287,11 @@ class Summary:
 
 
 def summarize(comparisons: Iterable[Comparison]) -> Summary:
-    """Over the cells of a table. The change is the mean over those that have an interval; NaN if none has.
+    """Summarize the cells of a table. The change is the mean over the cells with an interval; NaN if none has one.
 
-    Cells of one test series, such as its horizons, err together: their windows are the same days and their runs the
-    same seeds. How much is not known, since their blocks are drawn apart; so they are taken to err together altogether,
-    quantile by quantile, which is the widest their mean can be. Series are independent of each other.
+    The errors of cells of one test series, such as its horizons, are correlated: they share days and seeds. By how much
+    is unknown, since their blocks are drawn separately. So they are taken as fully correlated, quantile by quantile,
+    which gives the widest interval of their mean. Series are taken as independent.
     """
     found = list(comparisons)
     verdicts = [one.verdict for one in found]
@@ -294,7 +304,7 @@ def summarize(comparisons: Iterable[Comparison]) -> Summary:
         count = sum(map(len, known.values()))
         relative = float(sum(one.relative for cells_of in known.values() for one in cells_of) / count)
         drawn = sum(_together(series, cells_of) for series, cells_of in known.items()) / count
-        low, high = map(float, np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+        low, high = _interval(np.asarray(drawn))
     return Summary(
         wins=verdicts.count(BETTER),
         ties=verdicts.count(TIE),
@@ -307,7 +317,7 @@ def summarize(comparisons: Iterable[Comparison]) -> Summary:
 
 
 def _together(series: str, cells_of: Sequence[Comparison]) -> Float64[np.ndarray, "k"]:
-    """Sums of the draws of cells that err together, in an order that has nothing to do with that of other series."""
+    """Return the sums of the draws of fully correlated cells, shuffled to be independent of other series."""
     if len(cells_of) == 1:
         return cells_of[0].relative_draws
     summed = np.sum([np.sort(one.relative_draws) for one in cells_of], axis=0)
