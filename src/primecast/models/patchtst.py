@@ -99,8 +99,8 @@ class DroppedAttention(MultiHeadAttention):
         super().__init__(d_model, n_heads)
         self.output_dropout = Dropout(output_dropout)
 
-    def forward(self, x: Float[Tensor, "b i d"], *args: Any, **kwargs: Any) -> Float[Tensor, "b i d"]:
-        dropped: Float[Tensor, "b i d"] = self.output_dropout(super().forward(x, *args, **kwargs))
+    def forward(self, x: Float[Tensor, "b i d"], *terms: Any, **named: Any) -> Float[Tensor, "b i d"]:
+        dropped: Float[Tensor, "b i d"] = self.output_dropout(super().forward(x, *terms, **named))
         return dropped
 
 
