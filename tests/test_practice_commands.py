@@ -196,7 +196,7 @@ def test_relations_say_who_leads_and_whose_loss_hurts(
     wanted = Forecaster.load(model).relations(str(csv)).pairs()
     assert [row["leader"] for row in found["pairs"]] == list(wanted["leader"]) == list(pd.read_csv(out)["leader"])
     assert {row["sensor"] for row in found["sensor_ablation"]} == set(table().columns)
-    assert 0 < found["concentration"]["share"] <= 1
+    assert 0 < found["concentration"]["fraction"] <= 1
 
 
 def test_the_report_of_a_saved_model_and_its_data(

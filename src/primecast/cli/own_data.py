@@ -155,7 +155,7 @@ def relations(
     elif out != STREAM:
         streams.print_table(pairs, title=f"{len(pairs)} significant lead-lag pairs")
         if concentration is not None:
-            channel, fraction = concentration["channel"], concentration["share"]
+            channel, fraction = concentration["channel"], concentration["fraction"]
             typer.echo(f"most attended channel: {channel}, {100 * fraction:.0f} % of all attention")
         if ablation is not None:
             streams.print_table(ablation, title="growth of the squared error without a sensor", name="sensor")
