@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from primecast.storage.atomic import write_bytes_atomically
-from primecast.training.loop import keep_large_blocks
+from primecast.training.device import keep_large_blocks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

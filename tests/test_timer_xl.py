@@ -26,7 +26,7 @@ from primecast.nn.attention import Prime, split_heads
 from primecast.nn.losses import create_loss, mae, mse
 from primecast.nn.pair_features import instantaneous, lead_lag, standardize
 from primecast.nn.primer import Primer
-from primecast.training.loop import SCHEDULES
+from primecast.training.optimizer import SCHEDULES
 from tests.reference import rotate_by_pairs, time_attention_by_loops
 
 B, N, P, T, D, H = 2, 3, 7, 5, 24, 2

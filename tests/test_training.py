@@ -20,16 +20,16 @@ from primecast.errors import InputError, TrainingError
 from primecast.models import create_model
 from primecast.models.naive import SeasonalNaive
 from primecast.nn.losses import LOSSES, Loss, create_loss
+from primecast.training.device import keep_large_blocks
 from primecast.training.loop import (
-    SCHEDULES,
     History,
     Scores,
     evaluate,
     fit,
-    keep_large_blocks,
     predict,
     predict_batches,
 )
+from primecast.training.optimizer import SCHEDULES
 
 LOOKBACK, HORIZON, CHANNELS, MARKS = 7, 3, 5, 2
 TRAIN, VAL = 23, 19
@@ -364,8 +364,8 @@ def test_a_bf16_run_ends_near_the_float32_one_with_float32_weights() -> None:
 def test_attention_trains_in_bf16_with_every_loss(primer: str | None, name: str) -> None:
     def train(precision: str) -> tuple[float, float]:
         model = create_model(
-            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, n_time_features=MARKS, d_model=22, n_heads=2,
-            dropout=0.0, primer=primer, seed=0,
+            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, n_time_features=MARKS,
+            d_model=22, n_heads=2, dropout=0.0, primer=primer, seed=0,
         )  # fmt: skip
         history = train_tiny(model, loss=create_loss(name), precision=precision)
         assert all(torch.isfinite(tensor).all() for tensor in weights(model).values())
@@ -512,7 +512,7 @@ def test_a_gpu_that_is_not_there_is_refused_by_number(monkeypatch: pytest.Monkey
     [
         (
             partial(F.mse_loss, reduction="none"),
-            r"the loss mse_loss\(reduction='none'\) gives a tensor of \(5, 3, 5\); it",
+            r"the loss torch\.nn\.functional\.mse_loss\(reduction='none'\) gives a tensor of \(5, 3, 5\); it",
         ),
         (lambda forecast, truth: 3.0, r"gives a float; it must be one number in a tensor, such as a mean$"),
         (lambda forecast, truth: truth.mean(), r"does not depend on any of the parameters to train$"),
@@ -641,7 +641,7 @@ def test_scoring_leaves_the_model_on_its_device_unless_told_otherwise(
     score(model, windows)
     model.body.to("meta")  # the first parameter says where the model is
     monkeypatch.setattr(model, "forward", lambda x, time_features: torch.zeros(len(x), HORIZON, CHANNELS))
-    monkeypatch.setattr(training, "_autocast", lambda precision, device: torch.no_grad())
+    monkeypatch.setattr(training, "autocast", lambda precision, device: torch.no_grad())
     score(model, windows)
     score(model, windows, device="cpu")
     assert moves == [torch.device("cpu"), torch.device("meta"), torch.device("cpu")]

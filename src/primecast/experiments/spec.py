@@ -23,7 +23,7 @@ from primecast.models.presets import loss_options as published_loss_options
 from primecast.models.presets import published
 from primecast.nn.losses import LOSSES, create_loss
 from primecast.nn.primer import Primer, seeded
-from primecast.training.loop import SCHEDULES
+from primecast.training.optimizer import SCHEDULES
 
 TRAINING = ("lr", "batch_size", "epochs", "patience", "schedule", "drop_last", "device", "precision")
 """Settings that are arguments of `fit`."""

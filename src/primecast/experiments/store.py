@@ -106,13 +106,13 @@ class Store:
         shutil.rmtree(self.state(key), ignore_errors=True)
 
     def position(self, key: str) -> dict[str, Any] | None:
-        """How far a run under way has come, as its state says (see resume.Position); None before the first write."""
+        """How far a run under way has come, as its state says (see TrainingProgress); None before the first write."""
         try:
             path = self.state(key) / "state.safetensors"
             with path.open("rb") as file:
                 size = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(min(size, path.stat().st_size)))
-            position: dict[str, Any] = json.loads(header["__metadata__"]["position"])
+            position: dict[str, Any] = json.loads(header["__metadata__"]["progress"])
         except (OSError, ValueError, KeyError):
             return None
         return position

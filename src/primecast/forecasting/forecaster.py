@@ -62,8 +62,10 @@ from primecast.models import MODELS, attention_options, create_model, default_at
 from primecast.models.naive import SeasonalNaive
 from primecast.nn.losses import create_loss
 from primecast.nn.primer import seeded
-from primecast.storage.tensors import kind_of, load_weights
-from primecast.training.loop import PRECISIONS, SCHEDULES, History, Scores, evaluate, fit
+from primecast.storage.tensors import describe_tensor, load_weights
+from primecast.training.device import PRECISIONS
+from primecast.training.loop import History, Scores, evaluate, fit
+from primecast.training.optimizer import SCHEDULES
 from primecast.training.progress import PROGRESS
 
 LOOKED_AT = 256
@@ -228,7 +230,7 @@ class Forecaster:
                 model = self._build(channels=channels, n_time_features=n_time_features)
         except NotImplementedError:  # gat draws its graph while it is built
             model = self._build(channels=channels, n_time_features=n_time_features)
-        return {name: kind_of(tensor) for name, tensor in model.state_dict().items()}
+        return {name: describe_tensor(tensor) for name, tensor in model.state_dict().items()}
 
     # ---------------------------------------------------------------- training
 

@@ -1,6 +1,6 @@
 """Files that are never half written: a file appears under its name only when all its bytes are on the disk.
 
-They go to a temporary name in the same folder, are flushed, and are then renamed. Whoever is killed on the way leaves
+They are written to a temporary name in the same folder, flushed, and then renamed. A process killed on the way leaves
 the old file as it was; a file that cannot be read is refused with one sentence that names it.
 """
 
@@ -12,11 +12,9 @@ from typing import Any
 
 from primecast.errors import InputError
 
-# ---------------------------------------------------------------- bytes and JSON
-
 
 def write_bytes_atomically(path: Path, data: bytes) -> None:
-    """The file holds either what it held before or all of `data`, whatever happens in between."""
+    """Write the file so that it holds either its old content or all of `data`, whatever happens in between."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +32,7 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """The rename itself is on the disk only once its folder is; Windows does not let a folder be opened."""
+    """Flush the rename itself, which is an entry of the folder; Windows does not open folders."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -45,13 +43,13 @@ def _flush_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Readable by people and by every JSON reader: indented, UTF-8, no NaN."""
+    """Write JSON that people and every JSON reader can read: indented, UTF-8, no NaN."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_bytes_atomically(path, (text + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
+    """Return the value in a JSON file."""
     try:
         return json.loads(path.read_bytes())
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Tensors on the disk, as safetensors: nothing is ever unpickled, and sizes are checked before anything is read.
+"""Tensors in files, as safetensors: nothing is ever unpickled, and sizes are checked before anything is read.
 
 A model's folder holds two files that belong together, config.json and model.safetensors, and no system renames two
-files at once. So the configuration names its weights by their sha256, and for the moment between the two renames it
-holds the old configuration, too: whichever weights lie there, the configuration that is theirs lies beside them.
+files at once. So the configuration holds the sha256 of its weights, and between the two renames it holds the previous
+configuration, too: whichever weights are there, the configuration that belongs to them is beside them.
 """
 
 import hashlib
@@ -21,36 +21,36 @@ from primecast.storage.atomic import read_json, write_bytes_atomically, write_js
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """One safetensors file with the metadata in its header, so that both are always of the same moment."""
+    """Write tensors and metadata as one safetensors file, so that both are always of the same moment."""
     write_bytes_atomically(path, save(_copies(tensors), metadata=dict(metadata)))
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies, because the format refuses tensors that share memory, as tied weights do."""
+    """Return copies, because the format refuses tensors that share memory, as tied weights do."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
-KINDS = {
+DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64",
     "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
 }  # fmt: skip
-"""Types as safetensors writes them and as torch does."""
+"""Names of dtypes in safetensors and in torch."""
 
 
 def load_tensors(path: Path, expected: Mapping[str, str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file; sizes and header are checked before anything is read.
+    """Return the tensors and the metadata of a safetensors file; its header is checked before anything is read.
 
-    expected: what there must be, no more and no less, as {"name": "float32[5, 3]"}; numbers must then be finite, too.
+    expected: the tensors it must hold, no more and no less, as {"name": "float32[5, 3]"}; they must also be finite.
     """
     try:
         with safe_open(path, framework="pt") as file:
             if expected is not None:
                 slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-                there = {
-                    name: f"{KINDS.get(part.get_dtype(), part.get_dtype())}{list(part.get_shape())}"
+                found = {
+                    name: f"{DTYPES.get(part.get_dtype(), part.get_dtype())}{list(part.get_shape())}"
                     for name, part in slices.items()
                 }
-                _check_kinds(there, expected, source=str(path))
+                _check_tensors(found, expected, source=str(path))
             # Copies, so that nothing stays mapped to a file that may be replaced.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
             metadata = dict(file.metadata() or {})
@@ -65,22 +65,25 @@ def load_tensors(path: Path, expected: Mapping[str, str] | None = None) -> tuple
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, source: str) -> None:
-    """Copy the tensors into the model, once it is certain that they are this model's; `source` is for the message."""
-    there = {name: kind_of(tensor) for name, tensor in tensors.items()}
-    _check_kinds(there, {name: kind_of(tensor) for name, tensor in model.state_dict().items()}, source=source)
+    """Copy the tensors into the model if they are this model's; `source` names them in the error message."""
+    _check_tensors(_describe_all(tensors), _describe_all(model.state_dict()), source=source)
     model.load_state_dict(dict(tensors))
 
 
-def kind_of(tensor: Tensor) -> str:
-    """Type and shape of a tensor in words: "float32[5, 3]"."""
+def describe_tensor(tensor: Tensor) -> str:
+    """Return dtype and shape of a tensor as text: "float32[5, 3]"."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-def _check_kinds(there: Mapping[str, str], expected: Mapping[str, str], *, source: str) -> None:
+def _describe_all(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    return {name: describe_tensor(tensor) for name, tensor in tensors.items()}
+
+
+def _check_tensors(found: Mapping[str, str], expected: Mapping[str, str], *, source: str) -> None:
     differences = [
-        f"{name} is {there.get(name, 'missing')} there and {expected.get(name, 'missing')} in the model"
-        for name in [*expected, *sorted(there.keys() - expected.keys())]
-        if there.get(name) != expected.get(name)
+        f"{name} is {found.get(name, 'missing')} there and {expected.get(name, 'missing')} in the model"
+        for name in [*expected, *sorted(found.keys() - expected.keys())]
+        if found.get(name) != expected.get(name)
     ]
     if differences:
         shown = "; ".join(differences[:3])
@@ -101,9 +104,9 @@ LARGEST_CONFIG = 16 << 20
 def save_folder(
     folder: Path, *, form: str, config: Mapping[str, object], tensors: Mapping[str, Tensor], card: str
 ) -> None:
-    """Write config.json, model.safetensors and README.md; whoever is killed on the way leaves the old ones or the new.
+    """Write config.json, model.safetensors and README.md; a process killed on the way leaves the old ones or the new.
 
-    form: what kind of thing the folder holds, such as "primecast.Forecaster"; no other folder is overwritten.
+    form: the kind of object the folder holds, such as "primecast.Forecaster"; no other folder is overwritten.
     """
     blob = save(_copies(tensors))
     new = {"form": form, "sha256": hashlib.sha256(blob).hexdigest(), **config}
@@ -116,7 +119,7 @@ def save_folder(
 
 
 def open_folder(folder: Path, *, form: str) -> dict[str, Any]:
-    """The configuration that belongs to the weights in the folder, once it is certain that it does."""
+    """Return the configuration in the folder, once it is certain that it belongs to the weights there."""
     path = folder / CONFIG
     if path.is_file() and path.stat().st_size > LARGEST_CONFIG:
         raise InputError(f"{path} has {path.stat().st_size} bytes: that is no configuration")
@@ -135,7 +138,7 @@ def open_folder(folder: Path, *, form: str) -> dict[str, Any]:
 
 
 def _present(folder: Path, form: str) -> dict[str, Any] | None:
-    """The whole configuration of what lies in the folder now; None where nothing readable does."""
+    """Return the whole configuration of what is in the folder now; None if nothing readable is."""
     path = folder / CONFIG
     if not path.exists():
         return None

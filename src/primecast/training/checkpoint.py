@@ -1,8 +1,8 @@
-"""A training run as a thing that can be killed: where it stands, and its way to the disk and back.
+"""A training run that can be killed at any moment: what changes in it, and how that is saved and resumed.
 
-Everything that changes while a run goes on is in `Run`: weights, the best weights so far, Adam's moments, the random
-generators, and a `TrainingProgress` of plain numbers. It is written as one safetensors file with the numbers in its header: a
-kill between two writes cannot mix two moments, because there is only one write.
+Everything that changes during training is in `TrainingRun`: weights, the best weights so far, Adam's moments, the
+random generators, and a `TrainingProgress` of plain numbers. It is saved as one safetensors file with the numbers in
+its header: a kill between two writes cannot mix two moments in time, because there is only one write.
 
 Letters: w windows.
 """
@@ -17,11 +17,16 @@ from pathlib import Path
 import torch
 from jaxtyping import Int64
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from primecast.errors import InputError
 from primecast.storage.tensors import load_tensors, load_weights, save_tensors
 from primecast.training.distributed import ProcessGroup
+from primecast.training.optimizer import Adam
+from primecast.training.settings import TrainingSettings
+
+STATE_FILE = "state.safetensors"
+STATE_FORMAT = "3"
+"""Of what is written; states of other formats are refused."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,9 @@ class EpochRow:
 
 @dataclass
 class TrainingProgress:
-    """How far a run is: all of it that is not a tensor."""
+    """How far a run is: everything in its state that is not a tensor."""
 
-    epoch: int = 1  # the one under way
+    epoch: int = 1  # the current one
     step: int = 0  # steps done in it
     windows: int = 0  # seen in these steps
     loss_sum: float = 0.0  # over these windows
@@ -51,181 +56,151 @@ class TrainingProgress:
     finished: bool = False
     rows: list[EpochRow] = field(default_factory=list)
 
+    def end_step(self, loss: float, *, windows: int) -> None:
+        self.step += 1
+        self.steps += 1
+        self.windows += windows
+        self.loss_sum += loss * windows
 
-class Adam:
-    """Adam with torch's defaults, its numbers by name; `factors` multiply the learning rate.
+    def end_epoch(self, row: EpochRow, *, epochs: int, patience: int) -> None:
+        """Count the epoch as the best one or as a failure; a tie is an improvement."""
+        if self.best_epoch == 0 or row.val_mse <= self.rows[self.best_epoch - 1].val_mse:
+            self.best_epoch, self.failures = row.epoch, 0
+        else:
+            self.failures += 1
+        self.rows.append(row)
+        self.finished = row.epoch == epochs or self.failures >= patience
+        self.epoch, self.step, self.windows, self.loss_sum, self.seconds = row.epoch + 1, 0, 0, 0.0, 0.0
 
-    The arithmetic is torch's fused one, which passes over each parameter once instead of a dozen times.
-    torch.optim.Adam, which would do the same, imports torch's compiler when it is first used: seconds in each process.
+
+class TrainingRun:
+    """Everything that changes during training.
+
+    All processes of a group hold the same, except the generator of dropout; all read the state, the main one writes it.
+
+    description: names and texts by which a state recognizes its run.
     """
-
-    def __init__(self, trained: Mapping[str, nn.Parameter], factors: Mapping[str, float]) -> None:
-        self.trained = trained
-        self.groups = {f: [name for name in trained if factors[name] == f] for f in dict.fromkeys(factors.values())}
-        self.moments: dict[str, dict[str, Tensor]] = {}  # of the parameters that have had a gradient
-
-    @torch.no_grad()
-    def step(self, lr: float) -> None:
-        """Move every parameter that has a gradient, and forget the gradients."""
-        for factor, group in self.groups.items():
-            names = [name for name in group if self.trained[name].grad is not None]
-            self.moments |= {n: self._start(self.trained[n]) for n in names if n not in self.moments}
-            moments = [self.moments[name] for name in names]
-            adam(
-                [self.trained[name] for name in names],
-                [grad for name in names if (grad := self.trained[name].grad) is not None],
-                [moment["exp_avg"] for moment in moments],
-                [moment["exp_avg_sq"] for moment in moments],
-                [],
-                [moment["step"] for moment in moments],
-                fused=True,
-                lr=lr * factor,
-                beta1=0.9,
-                beta2=0.999,
-                eps=1e-8,
-                weight_decay=0.0,
-                amsgrad=False,
-                maximize=False,
-            )
-        for parameter in self.trained.values():
-            parameter.grad = None
-
-    @staticmethod
-    def _start(parameter: nn.Parameter) -> dict[str, Tensor]:
-        zero = torch.zeros((), device=parameter.device)
-        return {"step": zero, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
-
-
-class Run:
-    """Everything that changes while a run goes on, and its way to the disk and back.
-
-    All processes of a team hold the same, but for the generator of dropout; all read the state, the leader writes it.
-    """
-
-    FILE = "state.safetensors"
-    FORM = "2"
-    """Of what is written. States of form 1, which has no name there, did not tell all models and losses apart."""
 
     def __init__(
         self,
-        *,
         model: nn.Module,
-        trained: Mapping[str, nn.Parameter],
-        factors: Mapping[str, float],
-        settings: Mapping[str, object],
-        seed: int,
+        optimizer: Adam,
+        description: Mapping[str, str],
+        settings: TrainingSettings,
+        *,
         device: torch.device,
-        team: ProcessGroup,
+        group: ProcessGroup,
     ) -> None:
         self.model = model
-        self.trained = trained
+        self.optimizer = optimizer
+        self.description = description
         self.settings = settings
         self.device = device
-        self.team = team
-        self.optimizer = Adam(trained, factors)
-        torch.manual_seed(team.own_seed(seed))  # of dropout
-        self.shuffle = torch.Generator().manual_seed(seed)
-        self.drawn_from = self.shuffle.get_state()  # the state that gives the order of the epoch under way
-        self.position = TrainingProgress()
-        self.best = _copy(model)
+        self.group = group
+        group.broadcast_weights(model)
+        torch.manual_seed(group.own_seed(settings.seed))  # of dropout
+        self.shuffle = torch.Generator().manual_seed(settings.seed)
+        self.epoch_shuffle = self.shuffle.get_state()  # the state that gives the order of the current epoch
+        self.progress = TrainingProgress()
+        self.best_weights = _copy_weights(model)
 
     def draw_order(self, windows: int) -> Int64[Tensor, "w"]:
-        """The order of windows of the epoch that begins, or that is taken up again."""
-        self.drawn_from = self.shuffle.get_state()
+        """Return the order of windows of the epoch that begins, or that is resumed."""
+        self.epoch_shuffle = self.shuffle.get_state()
         return torch.randperm(windows, generator=self.shuffle)
 
-    def end_epoch(self, row: EpochRow, *, last: int, patience: int) -> None:
-        at = self.position
-        at.rows.append(row)
-        if at.best_epoch == 0 or row.val_mse <= at.rows[at.best_epoch - 1].val_mse:
-            at.best_epoch, at.failures, self.best = row.epoch, 0, _copy(self.model)
-        else:
-            at.failures += 1
-        at.finished = row.epoch == last or at.failures >= patience
-        at.epoch, at.step, at.windows, at.loss_sum, at.seconds = row.epoch + 1, 0, 0, 0.0, 0.0
-        self.drawn_from = self.shuffle.get_state()
+    def end_epoch(self, row: EpochRow) -> None:
+        """Count the epoch, and keep its weights if they are the best so far."""
+        self.progress.end_epoch(row, epochs=self.settings.epochs, patience=self.settings.patience)
+        if self.progress.best_epoch == row.epoch:
+            self.best_weights = _copy_weights(self.model)
+        self.epoch_shuffle = self.shuffle.get_state()
 
     def restore_best(self) -> None:
-        """The model as its best epoch left it, or as it began where no epoch has ended; in eval mode."""
-        self.model.load_state_dict(self.best)
+        """Give the model the weights of its best epoch, its first weights where no epoch has ended; in eval mode."""
+        self.model.load_state_dict(self.best_weights)
         self.model.eval()
 
-    def save(self, folder: Path) -> None:
-        """One file, so that a kill between two writes cannot mix two moments."""
-        generators = {kind: self.team.gather(state) for kind, state in _dropout_generators(self.device).items()}
-        if not self.team.is_main:
+    def save(self) -> None:
+        """Write the state, if there is a folder for it, as one file."""
+        if self.settings.state is None:
+            return
+        generators = {kind: self.group.gather(state) for kind, state in _dropout_generators(self.device).items()}
+        if not self.group.is_main:
             return
         tensors = {f"weights/{name}": tensor for name, tensor in self.model.state_dict().items()}
-        tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
+        tensors |= {f"best/{name}": tensor for name, tensor in self.best_weights.items()}
         for name, moments in self.optimizer.moments.items():
             tensors |= {f"moments/{name}/{kind}": moment for kind, moment in moments.items()}
         for kind, states in generators.items():
             tensors |= {f"generators/dropout/{kind}/{rank}": state for rank, state in enumerate(states)}
-        tensors |= {"generators/shuffle": self.drawn_from}
-        position = json.dumps(asdict(self.position))
-        metadata = {"form": self.FORM, "settings": json.dumps(self.settings), "position": position}
-        save_tensors(folder / self.FILE, tensors, metadata)
+        tensors["generators/shuffle"] = self.epoch_shuffle
+        texts = {"settings": json.dumps(self.description), "progress": json.dumps(asdict(self.progress))}
+        save_tensors(self.settings.state / STATE_FILE, tensors, {"format": STATE_FORMAT, **texts})
 
-    def resume(self, folder: Path) -> bool:
-        """Take up what the folder holds; False if it holds nothing, an error if it is another run's."""
-        path = folder / self.FILE
+    def resume(self) -> bool:
+        """Continue the state in the folder; False if there is none, an error if it is another run's."""
+        if self.settings.state is None:
+            return False
+        path = self.settings.state / STATE_FILE
         found = path.exists()
-        self.team.check_equal({f"view of the folder {folder}": found})
+        self.group.check_equal({f"view of the folder {self.settings.state}": found})
         if not found:
             return False
         tensors, metadata = load_tensors(path)
-        try:
-            theirs = dict(json.loads(metadata["settings"]))
-            position = json.loads(metadata["position"])
-            self.position = TrainingProgress(**position | {"rows": [EpochRow(**row) for row in position["rows"]]})
-            shuffle = tensors["generators/shuffle"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path} is not the state of a training run; give another folder") from error
-        if metadata.get("form") != self.FORM:
-            raise InputError(
-                f"{path} was written by another version of primecast, whose runs cannot be taken up by this one; give "
-                "another folder, or delete that file to begin anew"
-            )
-        for name, ours in self.settings.items():
-            if theirs.get(name) != ours:
-                raise InputError(
-                    f"{path} holds the state of another run: its {name} is {theirs.get(name)!r}, here it is {ours!r}; "
-                    "give another folder, or delete that file to begin anew"
-                )
-
+        self.progress = self._read_metadata(path, metadata)
         load_weights(self.model, _under("best/", tensors), source=str(path))
-        self.best = _copy(self.model)
+        self.best_weights = _copy_weights(self.model)
         load_weights(self.model, _under("weights/", tensors), source=str(path))
         for name, tensor in _under("moments/", tensors).items():
             parameter, _, kind = name.rpartition("/")
             self.optimizer.moments.setdefault(parameter, {})[kind] = tensor.to(self.device)
         for name, state in _under("generators/dropout/", tensors).items():
             kind, _, rank = name.rpartition("/")
-            if rank == str(self.team.rank):
+            if rank == str(self.group.rank):
                 _set_dropout_generator(kind, state, self.device)
-        self.shuffle.set_state(shuffle)
+        self.shuffle.set_state(tensors["generators/shuffle"])
         return True
+
+    def _read_metadata(self, path: Path, metadata: Mapping[str, str]) -> TrainingProgress:
+        """Return the progress of the state, once it is certain that the state is this run's."""
+        way_out = "give another folder, or delete that file to begin anew"
+        if "settings" in metadata and metadata.get("format") != STATE_FORMAT:
+            raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {way_out}")
+        try:
+            saved = dict(json.loads(metadata["settings"]))
+            progress = json.loads(metadata["progress"])
+            read = TrainingProgress(**progress | {"rows": [EpochRow(**row) for row in progress["rows"]]})
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is not the state of a training run; {way_out}") from error
+        for name in [*self.description, *saved]:
+            theirs, ours = saved.get(name, "missing"), self.description.get(name, "missing")
+            if theirs != ours:
+                raise InputError(
+                    f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {way_out}"
+                )
+        return read
 
 
 @contextmanager
-def lock_state_dir(folder: Path | None, team: ProcessGroup) -> Iterator[None]:
-    """The folder is this run's alone until the end, whatever the end: the system frees what the dead had locked."""
+def lock_state_dir(folder: Path | None, group: ProcessGroup) -> Iterator[None]:
+    """Keep other runs out of the folder until the end, however it ends: the system frees locks of dead processes."""
     if folder is None:
         yield
         return
     with ExitStack() as stack:
-        taken = team.is_main and not stack.enter_context(_locked(folder))
-        if team.add_up(torch.tensor(int(taken))).item():  # told to all, or they would wait for the leader
+        taken = group.is_main and not stack.enter_context(_locked(folder))
+        if group.sum(torch.tensor(int(taken))).item():  # known to all, or they would wait for the main process
             raise InputError(f"the state folder {folder} is in use by another process; give this run one of its own")
-        if team.is_main:
-            for stale in folder.glob(f".{Run.FILE}.*.tmp"):  # of a process killed while it wrote
+        if group.is_main:
+            for stale in folder.glob(f".{STATE_FILE}.*.tmp"):  # of a process killed while it wrote
                 stale.unlink()
         yield
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """False if somebody else has the lock. Windows has none of this kind: there it is always True."""
+    """Yield False if another process has the lock. Windows has no such lock: there it is always True."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("a")
@@ -253,7 +228,7 @@ def _dropout_generators(device: torch.device) -> dict[str, Tensor]:
 
 
 def _set_dropout_generator(kind: str, state: Tensor, device: torch.device) -> None:
-    """A run that goes on elsewhere takes what there is: the generators of one kind of device say nothing to another."""
+    """Set the generator of this kind of device, unless the run is resumed on another kind, which has no use for it."""
     if kind == "cpu":
         torch.set_rng_state(state)
     elif kind == device.type == "cuda":
@@ -266,5 +241,5 @@ def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _copy(model: nn.Module) -> dict[str, Tensor]:
+def _copy_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}

@@ -1,16 +1,16 @@
-"""Processes that train one model together, each on its share of every batch.
+"""Processes that train one model together, each on its part of every batch.
 
     torchrun --nproc-per-node 2 -m primecast run ETTh1
 
-Every process holds the whole model and all windows and makes every step; of each batch it computes its share. Losses
-and gradients of the shares are averaged with the sizes of the shares as weights, so each step is the one that a single
+Every process holds the whole model and all windows and makes every step; of each batch it computes its part. Losses
+and gradients of the parts are averaged with the sizes of the parts as weights, so each step is the one that a single
 process makes with the whole batch, up to rounding. They travel as one flat vector, one exchange per step.
 
-torch's DistributedDataParallel is not used: it stands around `forward`, which a model with a `training_loss` of its own
-goes past; it takes unequal shares for equal ones; it waits for gradients that never come where only a part is trained.
+torch's DistributedDataParallel is not used: it wraps `forward`, which a model with a `training_loss` of its own
+bypasses; it weights unequal parts equally; it waits for gradients that never come where only a part is trained.
 
-What is not the same as in one process: dropout, which every process draws for itself, and batch normalisation, whose
-statistics are those of a share (the running ones are averaged like gradients).
+Two things differ from one process: dropout, which every process draws for itself, and batch normalization, whose
+statistics are those of a part (the running ones are averaged like gradients).
 
 gloo connects CPUs, nccl GPUs. Nothing here has been run on GPUs.
 """
@@ -31,26 +31,26 @@ from primecast.errors import InputError
 
 
 def launched() -> bool:
-    """Whether somebody, such as torchrun, said in the environment that this process is one of several."""
+    """Return whether the environment, as torchrun sets it, makes this process one of several."""
     return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_main() -> bool:
-    """Whether this process is the one that writes and prints: the first, or the only one."""
+    """Return whether this process is the one that writes and prints: the first, or the only one."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank() == 0
     return not launched() or os.environ["RANK"] == "0"
 
 
-def own_device(device: torch.device) -> torch.device:
-    """Of "cuda" without a number, each process of a machine takes its own."""
+def local_device(device: torch.device) -> torch.device:
+    """Return this process's own GPU for "cuda" without a number; any other device as it is."""
     if device == torch.device("cuda") and launched():
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return device
 
 
 def join(device: torch.device) -> "ProcessGroup":
-    """The processes this one trains with; all of them must come here. They stay connected until they end."""
+    """Connect with the processes that train together; all of them must call it. They stay connected until they end."""
     if not dist.is_available() or not (launched() or dist.is_initialized()):
         return ProcessGroup()
     if device.type == "mps":
@@ -63,7 +63,7 @@ def join(device: torch.device) -> "ProcessGroup":
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Processes that call the same functions in the same order; alone, each of them costs nothing."""
+    """Processes that call the same methods in the same order; in a group of one, each method costs nothing."""
 
     rank: int = 0
     size: int = 1
@@ -73,62 +73,67 @@ class ProcessGroup:
         return self.rank == 0
 
     def own_seed(self, seed: int) -> int:
-        """The leader's is the seed itself, so that one process alone is not a special case."""
+        """Return a seed for this process; the main process has the seed itself, so one process is no special case."""
         return seed if self.is_main else _number(f"{seed} of process {self.rank}")
 
-    def share(self, index: Int64[Tensor, "b"]) -> Int64[Tensor, "c"]:
-        """This process's part; parts differ by at most one, and the last are empty where there are too few."""
+    def own_part(self, index: Int64[Tensor, "b"]) -> Int64[Tensor, "c"]:
+        """Return this process's part; parts differ by at most one, and the last are empty where there are too few."""
         return index.tensor_split(self.size)[self.rank]
 
-    def add_up(self, sums: Shaped[Tensor, "*any"]) -> Shaped[Tensor, "*any"]:
-        """The sum over processes, in place: the same bits for all of them."""
+    def sum(self, values: Shaped[Tensor, "*any"]) -> Shaped[Tensor, "*any"]:
+        """Sum over processes, in place: the same bits for all of them."""
         if self.size > 1:
-            dist.all_reduce(sums)
-        return sums
+            dist.all_reduce(values)
+        return values
 
     def gather(self, own: Shaped[Tensor, "*any"]) -> list[Shaped[Tensor, "*any"]]:
-        """What each process has, for all of them."""
+        """Return the tensors of all processes, to each of them."""
         if self.size == 1:
             return [own]
-        everyones = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(everyones, own)
-        return everyones
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(gathered, own)
+        return gathered
 
-    def start_equal(self, model: nn.Module) -> None:
-        """Every process takes the leader's weights."""
+    def broadcast_weights(self, model: nn.Module) -> None:
+        """Give every process the weights of the main process."""
         if self.size > 1:
             with torch.no_grad():
                 for tensor in [*model.parameters(), *model.buffers()]:
                     dist.broadcast(tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor, src=0)
 
-    def average(self, loss: Tensor | None, parameters: Sequence[nn.Parameter], model: nn.Module, share: float) -> float:
-        """The loss of the whole batch; gradients and running statistics become those of the whole batch, too.
+    def average(
+        self, loss: Tensor | None, parameters: Sequence[nn.Parameter], model: nn.Module, *, fraction: float
+    ) -> float:
+        """Return the loss of the whole batch; gradients and running statistics become those of the whole batch, too.
 
-        loss: None where this process's share is empty. A parameter without a gradient in all processes stays without.
+        loss:     None where this process's part is empty.
+        fraction: how much of the batch is this process's part.
+
+        A parameter without a gradient in all processes stays without.
         """
         if self.size == 1:
             assert loss is not None
             return loss.item()
         statistics = _running_statistics(model)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        there = [float(p.grad is not None) for p in parameters]
-        head = torch.tensor([0.0 if loss is None else loss.item(), *there], device=gradients[0].device)
+        present = [float(p.grad is not None) for p in parameters]
+        head = torch.tensor([0.0 if loss is None else loss.item(), *present], device=gradients[0].device)
         parts = [head, *gradients, *statistics]
         flat = torch.cat([part.flatten() for part in parts])
-        # Nothing times an infinite statistic would be NaN.
-        flat = flat.mul_(share) if share else flat.zero_()
-        head, *averages = self.add_up(flat).split([part.numel() for part in parts])
-        number, *there = head.tolist()
-        for parameter, average, found in zip(parameters, averages, there, strict=False):
+        # Zero times an infinite statistic would be NaN.
+        flat = flat.mul_(fraction) if fraction else flat.zero_()
+        head, *averages = self.sum(flat).split([part.numel() for part in parts])
+        value, *present = head.tolist()
+        for parameter, average, found in zip(parameters, averages, present, strict=False):
             parameter.grad = average.view_as(parameter) if found else None
         for statistic, average in zip(statistics, averages[len(parameters) :], strict=True):
             statistic.copy_(average.view_as(statistic))
-        return number
+        return value
 
-    def check_equal(self, things: Mapping[str, object]) -> None:
-        """Refuse to go on where processes were given different things: they would wait for each other for ever."""
-        numbers = self.gather(torch.tensor([_number(json.dumps(thing)) for thing in things.values()]))
-        for name, column in zip(things, zip(*(own.tolist() for own in numbers), strict=True), strict=True):
+    def check_equal(self, arguments: Mapping[str, object]) -> None:
+        """Refuse arguments that differ between processes: they would wait for each other for ever."""
+        hashes = self.gather(torch.tensor([_number(json.dumps(value)) for value in arguments.values()]))
+        for name, column in zip(arguments, zip(*(own.tolist() for own in hashes), strict=True), strict=True):
             if len(set(column)) > 1:
                 raise InputError(
                     f"the {self.size} processes that train together must be given the same, but their {name} differs"
@@ -141,5 +146,5 @@ def _running_statistics(model: nn.Module) -> list[Tensor]:
 
 
 def _number(text: str) -> int:
-    """60 bits of a hash: equal for equal texts, a seed or an int64 otherwise."""
+    """Return 60 bits of a hash: equal for equal texts, and small enough for a seed or an int64."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)

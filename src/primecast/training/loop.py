@@ -1,26 +1,23 @@
-"""The only training loop: `fit` trains, `evaluate` scores, `predict` forecasts.
+"""The only loops: `fit` trains, `predict` forecasts, `evaluate` scores.
 
     for each epoch:   shuffle ─> for each batch: loss, gradient, Adam ─> score on validation ─> keep if best, or stop
 
-The protocol is the benchmarks': Adam, rate halved per epoch from the third on, early stopping on validation, best
-weights restored. One thing is not: validation and test count every window once, so no score depends on a batch size.
+The protocol is that of the benchmarks: Adam, learning rate halved per epoch from the third on, early stopping on
+validation, best weights restored. One thing differs: validation and test count every window once, so no score depends
+on the batch size.
 
-A run is a function of its arguments: same seed, same bits. With a `state` folder it can also be killed at any moment:
-weights, moments, random generators and position are written together into one file, and the same call goes on from
-there to the same bits. Started by torchrun, several processes train together: see `primecast.training.distributed`.
+The result depends on the arguments only: same seed, same bits. With a `state` folder a run can be killed at any moment:
+weights, moments, random generators and progress are written together into one file, and the same call resumes there
+and ends with the same bits. Under torchrun several processes train together: see `primecast.training.distributed`.
 
 Letters: b batch, l look-back, h horizon, n channels, m time features, w windows.
 """
 
-import ctypes
 import math
-import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
-from operator import index as whole
 from pathlib import Path
 
 import numpy as np
@@ -28,30 +25,17 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor, nn
 
-from primecast.data.windows import WindowSource
-from primecast.errors import InputError, TrainingError, unknown
+from primecast.data.windows import Batch, WindowSource
+from primecast.errors import InputError, TrainingError
 from primecast.nn.losses import Loss
-from primecast.training.checkpoint import EpochRow, Run, TrainingProgress, lock_state_dir
-from primecast.training.distributed import ProcessGroup, join, own_device
-from primecast.training.identity import digest, identity
+from primecast.training.checkpoint import EpochRow, TrainingRun, lock_state_dir
+from primecast.training.device import autocast, keep_large_blocks, select_device
+from primecast.training.distributed import join
+from primecast.training.optimizer import Adam, expand_factors, require_grad_only, select_parameters
 from primecast.training.progress import Display
+from primecast.training.settings import TrainingSettings, at_least_one, describe, describe_model, describe_run
 
-SCHEDULES: dict[str, Callable[[int, int], float]] = {
-    # epoch (from 1), epochs -> factor on the learning rate
-    "halving": lambda epoch, epochs: 0.5 ** max(0, epoch - 2),  # "type1" of the benchmarks: two epochs at full rate
-    "halving-early": lambda epoch, epochs: 0.5 ** (epoch - 1),  # as FreDF's code has it
-    "tenth": lambda epoch, epochs: 0.1 ** (epoch - 1),  # OpenLTM's "type1"
-    "cosine": lambda epoch, epochs: (1 + math.cos(math.pi * (epoch - 1) / epochs)) / 2,
-    "constant": lambda epoch, epochs: 1.0,
-}
-
-PRECISIONS = {
-    "float32": "everything in float32",
-    "bf16": "products of forward and backward in bfloat16 (torch's autocast); weights, moments and sums in float32",
-}
-
-
-# ---------------------------------------------------------------- what a run leaves behind
+# ---------------------------------------------------------------- results
 
 
 @dataclass(frozen=True)
@@ -63,6 +47,17 @@ class History:
     seconds: float
     steps: int
     stopped_early: bool
+
+    @classmethod
+    def of(cls, run: TrainingRun) -> "History":
+        progress = run.progress
+        return cls(
+            epochs=tuple(progress.rows),
+            best_epoch=progress.best_epoch,
+            seconds=sum(row.seconds for row in progress.rows),
+            steps=progress.steps,
+            stopped_early=len(progress.rows) < run.settings.epochs,
+        )
 
     @property
     def best(self) -> EpochRow:
@@ -88,251 +83,135 @@ class Scores:
 
 
 def fit(
-    model: nn.Module,
-    train: WindowSource,
-    val: WindowSource,
-    *,
-    loss: Loss,
-    lr: float,
-    batch_size: int,
-    epochs: int,
-    patience: int,
-    seed: int,
-    schedule: str = "halving",
-    drop_last: bool = True,
-    parameters: Callable[[str], bool] | str | None = None,
-    lr_factors: Mapping[str, float] | None = None,
-    precision: str = "float32",
-    state: Path | str | None = None,
-    save_every: int = 200,
-    progress: str = "auto",
-    keep_blocks: bool = True,
-    device: str = "cpu",
-) -> History:
+    model: nn.Module, train: WindowSource, val: WindowSource, *,
+    loss: Loss, lr: float, batch_size: int, epochs: int, patience: int, seed: int,
+    schedule: str = "halving", drop_last: bool = True,
+    parameters: Callable[[str], bool] | str | None = None, lr_factors: Mapping[str, float] | None = None,
+    precision: str = "float32", device: str = "cpu", keep_blocks: bool = True,
+    state: Path | str | None = None, save_every: int = 200, progress: str = "auto",
+) -> History:  # fmt: skip
     """Train the model in place; it ends in eval mode, on `device`, with the weights of its best epoch.
 
-    That is also how a TrainingError leaves it; before the end of the first epoch, with the weights it began with.
-
-    loss:       of forecast and truth; a model with `training_loss(x, y, time_features, loss)` decides itself how to use it.
-    patience:   stop after so many epochs in a row that are worse than the best; a tie counts as improvement.
-    seed:       of the order of windows and of dropout; the caller's own random state is left as it was.
-    schedule:   a name in SCHEDULES.
-    drop_last:  leave out an epoch's last, short batch. Windows fewer than one batch are one batch all the same.
-    parameters: train only these: the name of a part of the model ("head"), or a predicate over parameter names.
-    lr_factors:      factors on lr for named parts, {"primer": 10.0}; the innermost part a parameter lies in counts.
-    precision:  a name in PRECISIONS, also for the validation scores.
-    state:      a folder of this run's own; it is written every `save_every` steps and after each epoch, and a call
-                that finds one there continues it. A finished one returns at once.
-    progress:   "bar", "lines" (one per epoch) or "off", on stderr; "auto" is a bar on a terminal, else lines.
-    keep_blocks: see `keep_large_blocks`.
-    device:     "cpu", "cuda", "cuda:1", "mps". Only the CPU has been tested, and only there is a resumed run promised
-                the same bits.
-
+    An error ends training in the same way; before the end of the first epoch, with the weights it began with.
     Under torchrun all processes must call it, with the same arguments; `batch_size` is that of all together.
+
+    loss:        of forecast and truth; a model with a method `training_loss(x, y, time_features, loss)` uses that.
+    patience:    stop after so many epochs in a row that are worse than the best; a tie counts as improvement.
+    seed:        of the order of windows and of dropout; the caller's random state is left as it was.
+    schedule:    of the learning rate, a name in SCHEDULES.
+    drop_last:   leave out an epoch's last, short batch. Windows fewer than one batch are one batch all the same.
+    parameters:  train only these: the name of a part of the model ("head"), or a predicate over parameter names.
+    lr_factors:  factors on lr for named parts, {"primer": 10.0}; the innermost part a parameter lies in counts.
+    precision:   a name in PRECISIONS, also for the validation scores.
+    device:      "cpu", "cuda", "cuda:1", "mps". Only the CPU is tested; only there a resumed run gives the same bits.
+    keep_blocks: see `keep_large_blocks`.
+    state:       a folder for this run alone, written every `save_every` steps and after each epoch. A call that finds
+                 a state there resumes it; a finished one returns at once. The loss must then have a name of its own.
+    progress:    "bar", "lines" (one per epoch) or "off", on stderr; "auto" is a bar on a terminal, else lines.
     """
-    if schedule not in SCHEDULES:
-        raise unknown("schedule", schedule, SCHEDULES)
-    if not (lr > 0 and math.isfinite(lr)):
-        raise InputError(f"lr is {lr}; it must be a finite number above 0")
-    batch_size, epochs, patience, save_every = _at_least_one(
-        batch_size=batch_size, epochs=epochs, patience=patience, save_every=save_every
-    )
-    _at_least_one(**{"number of training windows": len(train), "number of validation windows": len(val)})
-    seed = _whole("seed", seed)
-    if not 0 <= seed < 2**63:
-        raise InputError(f"seed is {seed}; it must be a whole number from 0 to 2**63 - 1")
-    lr, lr_factors = (
-        float(lr),
-        {part: float(factor) for part, factor in (lr_factors or {}).items()},
-    )  # numpy's do not go into JSON
-    state = None if state is None else Path(state)
-    _check_precision(precision)
-    where = _device(device, model)
-    chosen = _choose(model, parameters)
-    factors = _factors(chosen, lr_factors)
-    team = join(where)
+    settings = TrainingSettings(
+        lr=lr, batch_size=batch_size, epochs=epochs, patience=patience, seed=seed, schedule=schedule,
+        drop_last=drop_last, lr_factors=dict(lr_factors or {}), precision=precision,
+        state=None if state is None else Path(state), save_every=save_every,
+    )  # fmt: skip
+    target, selected = select_device(device, model), select_parameters(model, parameters)
+    optimizer = Adam(selected, expand_factors(selected, settings.lr_factors))
+    group = join(target)
     if keep_blocks:
         keep_large_blocks()
-
-    model.to(where)
-    steps = max(1, len(train) // batch_size) if drop_last else math.ceil(len(train) / batch_size)
-    settings = {
-        "model": identity(model),
-        "choice of parameters": f"{len(chosen)} tensors, {digest(*chosen)}",
-        "training windows": _fingerprint(train),
-        "validation windows": _fingerprint(val),
-        "loss": identity(loss),
-        "lr": lr,
-        "batch_size": batch_size,
-        "epochs": epochs,
-        "patience": patience,
-        "seed": seed,
-        "schedule": schedule,
-        "drop_last": drop_last,
-        "lr_factors": lr_factors,
-        "precision": precision,
-        "number of processes": team.size,
-    }
-    team.check_equal({**settings, "save_every": save_every, "state": str(state)})
+    model.to(target)
+    description, parts = describe_run(train, val, loss, settings, group.size), describe_model(model, selected)
+    group.check_equal({**description, "model": parts, "save_every": settings.save_every, "state": str(state)})
     with (
-        _only(model, chosen),
-        torch.random.fork_rng(devices=[where] if where.type == "cuda" else []),
-        lock_state_dir(state, team),
-        Display(progress, shown=team.is_main, epochs=epochs, steps=steps) as display,
+        require_grad_only(model, selected),
+        torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
+        lock_state_dir(settings.state, group),
+        Display(progress, shown=group.is_main, epochs=settings.epochs, steps=settings.steps(len(train))) as display,
     ):
-        team.start_equal(model)
-        run = Run(model=model, trained=chosen, factors=factors, settings=settings, seed=seed, device=where, team=team)
-        if state is not None and run.resume(state):
-            display.resumed(run.position)
-        at = run.position
-
-        while not at.finished:
-            rate = lr * SCHEDULES[schedule](at.epoch, epochs)
-            order = run.draw_order(len(train))
-            began = time.perf_counter() - at.seconds
-            model.train()
-            while at.step < steps:
-                index = order[at.step * batch_size : (at.step + 1) * batch_size]
-                mine = team.share(index)
-                batch, value = None, None
-                if len(mine):  # none where there are fewer windows than processes
-                    batch = _gather(train, mine, where)
-                    value = _training_loss(model, *batch, loss, precision)
-                    value.backward()
-                number = team.average(value, list(chosen.values()), model, share=len(mine) / len(index))
-                if not math.isfinite(number):
-                    run.restore_best()
-                    raise TrainingError(_why_not_finite(number, batch, at, rate, team))
-                run.optimizer.step(rate)
-                at.step += 1
-                at.steps += 1
-                at.windows += len(index)
-                at.loss_sum += number * len(index)
-                at.seconds = time.perf_counter() - began
-                display.step(at)
-                if state is not None and at.steps % save_every == 0 and at.step < steps:
-                    run.save(state)
-
-            # At the training batch size: it is known to fit into memory.
-            scores = evaluate(model, val, batch_size=batch_size, precision=precision, device=device)
-            if not math.isfinite(scores.mse):
-                run.restore_best()
-                raise TrainingError(
-                    f"the validation error is {scores.mse} after epoch {at.epoch}: the validation windows hold values "
-                    f"that are not finite, or the learning rate {rate:g} is too high"
-                )
-            at.seconds = time.perf_counter() - began
-            row = EpochRow(at.epoch, rate, at.loss_sum / at.windows, scores.mse, scores.mae, at.seconds)
-            run.end_epoch(row, last=epochs, patience=patience)
-            display.row(row)
-            if state is not None:
-                run.save(state)
-
-        run.restore_best()
-    return History(
-        epochs=tuple(at.rows),
-        best_epoch=at.best_epoch,
-        seconds=sum(row.seconds for row in at.rows),
-        steps=at.steps,
-        stopped_early=len(at.rows) < epochs,
-    )
+        run = TrainingRun(model, optimizer, {**parts, **description}, settings, device=target, group=group)
+        if run.resume():
+            display.resumed(run.progress)
+        try:
+            _train(run, train, val, loss, display)
+        finally:
+            run.restore_best()
+    return History.of(run)
 
 
-def _training_loss(
-    model: nn.Module,
-    x: Float[Tensor, "b l n"],
-    y: Float[Tensor, "b h n"],
-    time_features: Float[Tensor, "b l+h m"] | None,
-    loss: Loss,
-    precision: str,
-) -> Float[Tensor, ""]:
-    """The model's own way from a batch to a loss if it has one: next-patch targets, auxiliary terms."""
+def _train(run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss, display: Display) -> None:
+    """Train from where the run stands to its last epoch, or until validation has not improved for too long."""
+    model, settings, progress = run.model, run.settings, run.progress
+    steps, batch_size = settings.steps(len(train)), settings.batch_size
+    while not progress.finished:
+        lr = settings.lr_of_epoch(progress.epoch)
+        order = run.draw_order(len(train))
+        began = time.perf_counter() - progress.seconds
+        model.train()
+        while progress.step < steps:
+            index = order[progress.step * batch_size : (progress.step + 1) * batch_size]
+            value = _train_step(run, train, index, loss, lr)
+            progress.end_step(value, windows=len(index))
+            progress.seconds = time.perf_counter() - began
+            display.step(progress)
+            if progress.steps % settings.save_every == 0 and progress.step < steps:
+                run.save()
+
+        # At the training batch size: it is known to fit into memory.
+        scores = evaluate(model, val, batch_size=batch_size, precision=settings.precision)
+        if not math.isfinite(scores.mse):
+            raise TrainingError(
+                f"the validation error is {scores.mse} after epoch {progress.epoch}: the validation windows hold "
+                f"values that are not finite, or the learning rate {lr:g} is too high"
+            )
+        progress.seconds = time.perf_counter() - began
+        train_loss = progress.loss_sum / progress.windows
+        row = EpochRow(progress.epoch, lr, train_loss, scores.mse, scores.mae, progress.seconds)
+        run.end_epoch(row)
+        display.row(row)
+        run.save()
+
+
+def _train_step(run: TrainingRun, train: WindowSource, index: Int64[Tensor, "b"], loss: Loss, lr: float) -> float:
+    """Update the weights by the gradient of one batch, whose windows the processes divide; return its loss."""
+    own = run.group.own_part(index)
+    batch, value = None, None
+    if len(own):  # empty where there are fewer windows than processes
+        batch = _gather(train, own, run.device)
+        value = _training_loss(run.model, batch, loss, run.settings.precision)
+        value.backward()
+    parameters = list(run.optimizer.parameters.values())
+    number = run.group.average(value, parameters, run.model, fraction=len(own) / len(index))
+    if not math.isfinite(number):
+        raise TrainingError(_why_not_finite(number, batch, run, lr))
+    run.optimizer.step(lr)
+    return number
+
+
+def _training_loss(model: nn.Module, batch: Batch, loss: Loss, precision: str) -> Float[Tensor, ""]:
+    """Return the model's own training loss if it has one, such as of next patches; else the loss of its forecast."""
     own = getattr(model, "training_loss", None)
-    with _autocast(precision, x.device):
-        value = loss(_forecast(model, x, y, time_features), y) if own is None else own(x, y, time_features, loss)
+    with autocast(precision, batch.x.device):
+        value = loss(_forecast(model, batch), batch.y) if own is None else own(*batch, loss)
     if not isinstance(value, Tensor) or value.shape != ():
         given = f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise InputError(f"the loss {identity(loss)} gives {given}; it must be one number in a tensor, such as a mean")
+        raise InputError(f"the loss {describe(loss)} gives {given}; it must be one number in a tensor, such as a mean")
     if not value.requires_grad:
-        raise InputError(f"the loss {identity(loss)} does not depend on any of the parameters to train")
+        raise InputError(f"the loss {describe(loss)} does not depend on any of the parameters to train")
     return value
 
 
-def _why_not_finite(
-    value: float,
-    batch: tuple[Tensor, Tensor, Tensor | None] | None,
-    at: TrainingProgress,
-    rate: float,
-    team: ProcessGroup,
-) -> str:
-    """One sentence, the same in all processes, whichever of them holds the cause."""
-    where = f"the training loss is {value} at epoch {at.epoch}, step {at.step + 1}"
+def _why_not_finite(value: float, batch: Batch | None, run: TrainingRun, lr: float) -> str:
+    """Return one sentence, the same in all processes, whichever of them holds the cause."""
+    progress = run.progress
+    where = f"the training loss is {value} at epoch {progress.epoch}, step {progress.step + 1}"
     bad = [tensor is not None and not tensor.isfinite().all() for tensor in batch or (None, None, None)]
-    counts = team.add_up(torch.tensor(bad, dtype=torch.int64))
-    for name, count in zip(("x", "y", "time_features"), counts.tolist(), strict=True):
+    counts = run.group.sum(torch.tensor(bad, dtype=torch.int64))
+    for name, count in zip(Batch._fields, counts.tolist(), strict=True):
         if count:
             return f"{where}: {name} of this batch holds values that are not finite; fill or drop them in the data"
-    if at.steps == 0:
+    if progress.steps == 0:
         return f"{where}, before the first update, though its batch is finite: the model or the loss itself overflows"
-    return f"{where}: the learning rate {rate:g} is probably too high; try a tenth of it"
-
-
-def _choose(model: nn.Module, parameters: Callable[[str], bool] | str | None) -> dict[str, nn.Parameter]:
-    """The parameters to train, by name; those the caller froze stay frozen."""
-    named = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    match parameters:
-        case None:
-            chosen = named
-        case str():
-            chosen = {name: named[name] for name in _inside(parameters, named)}
-        case _:
-            chosen = {name: value for name, value in named.items() if parameters(name)}
-    if not chosen:
-        raise InputError(
-            f"{type(model).__name__} has nothing to train: of its parameters {len(named)} require a gradient, and none "
-            "of these was chosen"
-        )
-    return chosen
-
-
-def _inside(part: str, names: Collection[str]) -> list[str]:
-    """The parameters of a named part of the model."""
-    inside = [name for name in names if f"{name}.".startswith(f"{part}.")]
-    if not inside:
-        raise unknown("part of the model", part, {name.split(".")[0] for name in names})
-    return inside
-
-
-def _factors(names: Collection[str], lr_factors: Mapping[str, float]) -> dict[str, float]:
-    """For each parameter its factor on the learning rate."""
-    factors = dict.fromkeys(names, 1.0)
-    for part in sorted(lr_factors, key=len):  # the innermost part, which has the longest name, has the last word
-        if not (lr_factors[part] > 0 and math.isfinite(lr_factors[part])):
-            raise InputError(f"the lr_factor of {part!r} is {lr_factors[part]}; it must be a finite number above 0")
-        factors |= dict.fromkeys(_inside(part, names), lr_factors[part])
-    return factors
-
-
-@contextmanager
-def _only(model: nn.Module, chosen: Mapping[str, nn.Parameter]) -> Iterator[None]:
-    """Gradients for the chosen parameters alone: nothing is computed for the others, which stay as they are."""
-    before = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    try:
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name in chosen)
-        yield
-    finally:
-        for parameter, required in before.items():
-            parameter.requires_grad_(required)
-            parameter.grad = None
-
-
-def _fingerprint(windows: WindowSource) -> str:
-    """Enough to tell other data from the same: how many windows, and what the first, middle and last one hold."""
-    count = len(windows)
-    batch = windows.batch(torch.tensor([0, count // 2, count - 1]))
-    tensors = [batch.x, batch.y] if batch.time_features is None else [batch.x, batch.y, batch.time_features]
-    return f"{count} windows, {digest(*(tensor.cpu().numpy().tobytes() for tensor in tensors))}"
+    return f"{where}: the learning rate {lr:g} is probably too high; try a tenth of it"
 
 
 # ---------------------------------------------------------------- scoring and forecasting
@@ -350,11 +229,11 @@ def evaluate(
 
     device: where the model is moved to and stays; None leaves it where it is.
 
-    Under torchrun all processes must call it: each scores its share of the windows, all get the scores of the whole.
+    Under torchrun all processes must call it: each scores a part of the windows, all get the scores of the whole.
     """
-    (count,) = _at_least_one(**{"number of windows": len(windows)})
-    group = join(_device(device, model))
-    own = group.share(torch.arange(count))
+    count = at_least_one("number of windows", len(windows))
+    group = join(select_device(device, model))
+    own = group.own_part(torch.arange(count))
     _, horizon, channels = windows.batch(torch.tensor([0])).y.shape
     # For each kind of error, squared and absolute: sums over all but one axis.
     by_step = torch.zeros(2, horizon, dtype=torch.float64)
@@ -367,20 +246,10 @@ def evaluate(
         by_step += errors.sum((1, 3), dtype=torch.float64)
         by_channel += errors.sum((1, 2), dtype=torch.float64)
         by_window[:, index] = errors.sum((2, 3), dtype=torch.float64)
-    step_mse, step_mae = (group.add_up(by_step) / (count * channels)).numpy()
-    channel_mse, channel_mae = (group.add_up(by_channel) / (count * horizon)).numpy()
-    window_mse, window_mae = (group.add_up(by_window) / (horizon * channels)).numpy()
-    return Scores(
-        mse=float(window_mse.mean()),
-        mae=float(window_mae.mean()),
-        windows=count,
-        step_mse=step_mse,
-        step_mae=step_mae,
-        channel_mse=channel_mse,
-        channel_mae=channel_mae,
-        window_mse=window_mse,
-        window_mae=window_mae,
-    )
+    step = (group.sum(by_step) / (count * channels)).numpy()
+    channel = (group.sum(by_channel) / (count * horizon)).numpy()
+    window = (group.sum(by_window) / (horizon * channels)).numpy()
+    return Scores(float(window[0].mean()), float(window[1].mean()), count, *step, *channel, *window)
 
 
 def predict(
@@ -396,7 +265,7 @@ def predict(
 
     The arguments are those of `predict_batches`.
     """
-    _at_least_one(**{"number of windows": len(windows) if index is None else len(index)})
+    at_least_one("number of windows", len(windows) if index is None else len(index))
     batches = predict_batches(model, windows, index=index, batch_size=batch_size, precision=precision, device=device)
     return torch.cat([forecast for _, forecast, _ in batches])
 
@@ -423,39 +292,33 @@ def predict_batches(
     To record what happens inside the model, register forward hooks before the iteration: when a batch is yielded, its
     hooks have run.
     """
-    (batch_size,) = _at_least_one(batch_size=batch_size)
-    _check_precision(precision)
+    batch_size = at_least_one("batch_size", batch_size)
     index = torch.arange(len(windows)) if index is None else index
-    target = _device(device, model)
+    target = select_device(device, model)
     model.to(target)
     for numbers in index.split(batch_size) if len(index) else ():
-        x, y, time_features = _gather(windows, numbers, target)
-        with _inference(model), _autocast(precision, target):
-            forecast = _forecast(model, x, y, time_features)
-        yield numbers, forecast.to("cpu", y.dtype), y.cpu()
+        batch = _gather(windows, numbers, target)
+        with _inference(model), autocast(precision, target):
+            forecast = _forecast(model, batch)
+        yield numbers, forecast.to("cpu", batch.y.dtype), batch.y.cpu()
 
 
-def _forecast(
-    model: nn.Module,
-    x: Float[Tensor, "b l n"],
-    y: Float[Tensor, "b h n"],
-    time_features: Float[Tensor, "b l+h m"] | None,
-) -> Float[Tensor, "b h n"]:
-    """The model's forecast, in the shape of the truth, so that no error is ever broadcast."""
-    forecast = model(x, time_features)
+def _forecast(model: nn.Module, batch: Batch) -> Float[Tensor, "b h n"]:
+    """Return the model's forecast, in the shape of the truth, so that no error is ever broadcast."""
+    forecast = model(batch.x, batch.time_features)
     if not isinstance(forecast, Tensor):
         raise InputError(f"{type(model).__name__} returns a {type(forecast).__name__}; a forecast must be one tensor")
-    if forecast.shape != y.shape:
+    if forecast.shape != batch.y.shape:
         raise InputError(
-            f"the model forecasts {tuple(forecast.shape)} where the windows hold {tuple(y.shape)} (windows, steps, "
-            "channels); create it with the windows' horizon and channels"
+            f"the model forecasts {tuple(forecast.shape)} where the windows hold {tuple(batch.y.shape)} (windows, "
+            "steps, channels); create it with the windows' horizon and channels"
         )
     return forecast
 
 
 @contextmanager
 def _inference(model: nn.Module) -> Iterator[None]:
-    """Without dropout and without gradients; afterwards every part is in the mode it was in."""
+    """Switch off dropout and gradients; afterwards every part is in the mode it was in."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -466,65 +329,7 @@ def _inference(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _gather(
-    windows: WindowSource, index: Int64[Tensor, "b"], device: torch.device
-) -> tuple[Float[Tensor, "b l n"], Float[Tensor, "b h n"], Float[Tensor, "b l+h m"] | None]:
+def _gather(windows: WindowSource, index: Int64[Tensor, "b"], device: torch.device) -> Batch:
     batch = windows.batch(index)
     time_features = None if batch.time_features is None else batch.time_features.to(device)
-    return batch.x.to(device), batch.y.to(device), time_features
-
-
-def _at_least_one(**counts: int) -> list[int]:
-    for name, count in counts.items():
-        if _whole(name, count) < 1:
-            raise InputError(f"{name} is {count}; it must be at least 1")
-    return [whole(count) for count in counts.values()]
-
-
-def _whole(name: str, number: int) -> int:
-    """The number as one of Python's own, which go into JSON, also if it is one of numpy's."""
-    try:
-        return whole(number)
-    except TypeError as error:
-        raise InputError(f"{name} is {number!r}; it must be a whole number") from error
-
-
-# ---------------------------------------------------------------- the machine
-
-
-def _device(name: str | None, model: nn.Module) -> torch.device:
-    if name is None:
-        tensor = next(chain(model.parameters(), model.buffers()), None)
-        return torch.device("cpu") if tensor is None else tensor.device
-    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    there = ["cpu", *(["cuda", *gpus] if gpus else []), *(["mps"] if torch.backends.mps.is_available() else [])]
-    if name not in there:
-        raise unknown("device", name, there)
-    return own_device(torch.device(name))
-
-
-def _check_precision(name: str) -> None:
-    if name not in PRECISIONS:
-        raise unknown("precision", name, PRECISIONS)
-
-
-def _autocast(precision: str, device: torch.device) -> torch.autocast:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
-
-
-def keep_large_blocks() -> bool:
-    """Tell the C library to keep large blocks of memory for the next step instead of returning them to the system.
-
-    By default glibc maps blocks above a threshold (128 KiB, growing to at most 32 MiB) afresh and unmaps them when
-    they are freed, and shrinks its heap whenever the top of it is free. Each training step then pays a page fault for
-    every 4 KiB of its temporaries. Kept, the process stays as large as its largest step. The setting holds for the
-    whole process and cannot be undone. False where there is no glibc: nothing is done.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in malloc.h
-    mapped = any(mallopt(mmap_threshold, size) for size in (1 << 30, 32 << 20))  # old glibc allows 32 MiB at most
-    return bool(mallopt(trim_threshold, -1)) and mapped  # -1: never
+    return Batch(batch.x.to(device), batch.y.to(device), time_features)

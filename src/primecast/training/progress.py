@@ -1,4 +1,4 @@
-"""How far a training run is: a bar on a terminal, else one line per epoch."""
+"""Show the progress of training: a bar on a terminal, else one line per epoch."""
 
 import sys
 
@@ -9,7 +9,7 @@ PROGRESS = ("auto", "bar", "lines", "off")
 
 
 class Display:
-    """How far the run is, on stderr, so that stdout stays clean for results."""
+    """Show progress on stderr, so that stdout stays clean for results."""
 
     def __init__(self, progress: str, *, shown: bool, epochs: int, steps: int) -> None:
         if progress not in PROGRESS:
@@ -35,17 +35,18 @@ class Display:
         if self.mode == "bar":
             self.bar.stop()
 
-    def resumed(self, at: TrainingProgress) -> None:
-        self._line("finished before" if at.finished else f"continuing at epoch {at.epoch}, step {at.step + 1}")
+    def resumed(self, progress: TrainingProgress) -> None:
+        place = f"continuing at epoch {progress.epoch}, step {progress.step + 1}"
+        self._line("finished before" if progress.finished else place)
 
-    def step(self, at: TrainingProgress) -> None:
+    def step(self, progress: TrainingProgress) -> None:
         if self.mode == "bar":
             self.bar.update(
                 self.task,
-                completed=at.steps,
-                epoch=f"{at.epoch}/{self.epochs}",
-                step=f"{at.step}/{self.steps}",
-                loss=f"{at.loss_sum / at.windows:.4f}",
+                completed=progress.steps,
+                epoch=f"{progress.epoch}/{self.epochs}",
+                step=f"{progress.step}/{self.steps}",
+                loss=f"{progress.loss_sum / progress.windows:.4f}",
             )
 
     def row(self, row: EpochRow) -> None:
