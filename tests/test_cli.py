@@ -12,9 +12,9 @@ import pytest
 import primecast
 from primecast.cli.app import main
 from primecast.data.catalog import CATALOG
-from primecast.experiments.engines import Interrupted
 from primecast.experiments.spec import Spec
 from primecast.experiments.studies import STUDIES
+from primecast.experiments.sweep import Interrupted
 from primecast.models import ATTENTIONS, CONTROLS, MODELS
 from primecast.nn.losses import LOSSES
 from primecast.nn.mechanisms import MECHANISMS

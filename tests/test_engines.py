@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from primecast.errors import InputError, TrainingError
-from primecast.experiments.engines import Interrupted, Job, Outcome, Report, _loop, _standing, sweep
-from primecast.experiments.engines import SweepDisplay as Display
+from primecast.experiments.display import SweepDisplay as Display
+from primecast.experiments.display import describe_progress
+from primecast.experiments.engines import Job, Outcome
 from primecast.experiments.run import run, run_all
 from primecast.experiments.spec import Spec
 from primecast.experiments.store import Row, Store
+from primecast.experiments.sweep import Interrupted, Report, _loop, sweep
 
 TINY = {"epochs": 2, "d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
 LONG = {**TINY, "epochs": 15, "patience": 15}
@@ -35,7 +37,7 @@ import sys
 from primecast.experiments.run import run_all
 from primecast.experiments.spec import Spec
 from primecast.experiments.store import Store
-from primecast.experiments.engines import Interrupted
+from primecast.experiments.sweep import Interrupted
 try:
     report = run_all(map(Spec.from_json, sys.argv[3:]), Store(sys.argv[1]), workers=2, engine=sys.argv[2])
 except Interrupted as error:
@@ -155,8 +157,8 @@ def test_what_is_there_is_not_run_again_and_a_failing_spec_does_not_stop_the_oth
 class Pretend:
     """An engine that ends every job at once, some of them badly."""
 
-    def __init__(self, store: Store, room: int = 2, lose: int = 0, interrupt: bool = False) -> None:
-        self.room = room
+    def __init__(self, store: Store, capacity: int = 2, lose: int = 0, interrupt: bool = False) -> None:
+        self.capacity = capacity
         self.store = store
         self.lose = lose
         self.interrupt = interrupt
@@ -164,7 +166,7 @@ class Pretend:
         self.pending: list[Job] = []
 
     def start(self, job: Job) -> None:
-        assert len(self.pending) < self.room
+        assert len(self.pending) < self.capacity
         self.started.append(job.key)
         self.pending.append(job)
 
@@ -195,7 +197,7 @@ def loop(store: Store, engine: Pretend, *keys: str) -> Report:
 
 
 def test_jobs_are_started_in_order_and_never_more_than_there_is_room_for(tmp_path: Path) -> None:
-    engine = Pretend(Store(tmp_path), room=2)
+    engine = Pretend(Store(tmp_path), capacity=2)
     report = loop(engine.store, engine, *"abcde")
     assert engine.started == list("abcde") and report.done == 5
 
@@ -240,7 +242,7 @@ def test_an_interrupted_sweep_says_what_is_left(tmp_path: Path, monkeypatch: pyt
     store = Store(tmp_path)
     store.add(small_row("a"))
     engine = Pretend(store, interrupt=True)
-    monkeypatch.setattr("primecast.experiments.engines.create_engine", lambda *_, **__: engine)
+    monkeypatch.setattr("primecast.experiments.sweep.create_engine", lambda *_, **__: engine)
     with pytest.raises(Interrupted, match="1 of 3 runs are there, 2 are left; the same command continues"):
         sweep([Job(key, "") for key in "abc"], store, task=never, progress="off")
     assert not list((tmp_path / "claims").glob("*.json"))
@@ -275,10 +277,10 @@ def test_lines_tell_runs_done_losses_and_time_left(tmp_path: Path, capsys: pytes
 
 
 def test_where_a_run_stands_is_read_from_its_state() -> None:
-    assert _standing(None) == (0, "starting")
+    assert describe_progress(None) == (0, "starting")
     rows = [{"train_loss": 0.5, "val_mse": 0.25}, {"train_loss": 0.4, "val_mse": 0.3}]
     at = {"epoch": 3, "step": 4, "windows": 4, "loss_sum": 1.0, "rows": rows}
-    assert _standing(at) == (
+    assert describe_progress(at) == (
         2, "epoch 3 step 4  loss 0.2500  loss of epoch 0.4000  val mse 0.3000  best 0.2500",
     )  # fmt: skip
 

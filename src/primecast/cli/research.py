@@ -83,9 +83,9 @@ def study(
     address: Annotated[str | None, option("Address of a Ray cluster. Default: start one here.", MACHINE)] = None,
 ) -> None:
     """Run a study and make its table and figure from the runs."""
-    from primecast.experiments.engines import Interrupted
     from primecast.experiments.studies import STUDIES, load_study
     from primecast.experiments.studies.runner import run_study
+    from primecast.experiments.sweep import Interrupted
 
     if show_list or name is None:
         for each in STUDIES:

@@ -28,9 +28,10 @@ from primecast.analysis.probes import PROBES
 from primecast.data.catalog import load_dataset
 from primecast.data.windows import Dataset, Splits, split
 from primecast.errors import InputError
-from primecast.experiments.engines import Job, Report, sweep
+from primecast.experiments.engines import Job
 from primecast.experiments.spec import ROLLING, Spec, identity, key_of, resolve
 from primecast.experiments.store import Row, Store
+from primecast.experiments.sweep import Report, sweep
 from primecast.models import MODELS, create_model
 from primecast.nn.losses import create_loss
 from primecast.nn.primer import parameter_overhead
