@@ -187,7 +187,7 @@ def _read(name: str, folder: Path) -> tuple[list[Fields], pd.DataFrame]:
     sums = [{"key": row["key"], "windows": row["windows"], "cell": row["windows"]} for row in rows]
     for score in ("mse", "mae"):
         for line, row in zip(sums, rows, strict=True):
-            line[score] = np.array([float(f"{row[score] * row['windows']:.5g}")])
+            line[score] = np.array([float(f"{row[score] * row['windows']:.9g}")])
     return rows, pd.DataFrame(sums)
 
 

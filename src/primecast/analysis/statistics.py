@@ -110,7 +110,8 @@ def read_blocks(path: Path) -> pd.DataFrame:
 
 
 def _digits(sums: Float64[np.ndarray, "c"]) -> str:
-    return " ".join(f"{value:.5g}" for value in sums)
+    digits = 5 if len(sums) > 1 else 9  # the rounding of a single sum is not averaged out
+    return " ".join(f"{value:.{digits}g}" for value in sums)
 
 
 # ---------------------------------------------------------------- paired comparison
