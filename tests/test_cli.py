@@ -177,7 +177,7 @@ def test_the_demo_does_the_whole_job(
     assert call(monkeypatch, "demo", "--out", str(tmp_path)) == 0
     shown = capsys.readouterr().out
     for word in (
-        "Gap policy",
+        "Missing values",
         "EWR temp (°F)",
         "2013-12-31",
         "seasonal naive",
@@ -186,8 +186,9 @@ def test_the_demo_does_the_whole_job(
     ):
         assert word in shown
     forecast = pd.read_csv(tmp_path / "forecast.csv", index_col="time", parse_dates=True)
-    assert forecast.shape == (24, 24) and forecast.notna().all().all()
+    assert forecast.shape == (24, 3 * 24) and forecast.notna().all().all()
     assert 10 < forecast["EWR temp"].mean() < 60
+    assert (forecast["EWR temp-lo-80"] < forecast["EWR temp-hi-80"]).all()
     assert (tmp_path / "forecast.png").read_bytes().startswith(b"\x89PNG") and (
         tmp_path / "forecast.png"
     ).stat().st_size > 20_000

@@ -1,9 +1,10 @@
-"""The demonstration: the main job, once, on data that comes with the package.
+"""The demonstration: forecast, compare and draw on data that comes with the package.
 
-Train an iTransformer with prime attention on hourly weather of three airports, forecast the next day, and say how it
-compares with the same model with standard attention and with yesterday's weather repeated.
+Train an iTransformer with prime attention on the hourly weather of three airports, forecast the next day, and compare
+with the same model with standard attention and with the seasonal naive forecast.
 """
 
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
@@ -19,30 +20,34 @@ from primecast.storage.atomic import write_bytes_atomically
 HORIZON, LOOKBACK = 24, 48
 SHOWN = ("EWR temp", "JFK wind_speed", "LGA pressure")
 EPOCHS = 2
+LEVEL = 80
+"""Percent of the drawn and written prediction intervals."""
 SETTINGS = {"d_model": 64, "n_heads": 4, "n_layers": 1}
 
 
 def run_demo(folder: Path) -> None:
-    """Print the story, write forecast.csv and forecast.png into `folder`."""
+    """Print forecasts and scores; write forecast.csv and forecast.png into `folder`."""
     console = Console()
     folder.mkdir(parents=True, exist_ok=True)
     df = nyc_weather()
     console.print(
         f"[bold]nyc-weather[/bold]: {len(df)} hours of 2013 at EWR, JFK and LGA, {df.shape[1]} channels.\n"
-        f"Gap policy: {describe_gaps(df, missing='interpolate')}."
+        f"Missing values: {describe_gaps(df, missing='interpolate')}."
     )
 
     prime = _train(df, default_attention("itransformer"), console)
-    forecast = prime.predict()
+    forecast = prime.predict(level=[LEVEL])
     _show(forecast, console)
-    csv = folder / "forecast.csv"
+    csv, picture = folder / "forecast.csv", folder / "forecast.png"
     write_bytes_atomically(csv, forecast.round(3).to_csv(index_label="time").encode())
 
     standard = _train(df, "standard", console)
     _compare(prime, standard, console)
-    picture = folder / "forecast.png"
-    _draw(df, forecast, picture)
-    console.print(f"\nWritten: {csv} (all {df.shape[1]} channels) and {picture}.")
+    _draw(prime, df, picture)
+    console.print(
+        f"\nWritten:\n  {csv}: the next day of all {df.shape[1]} channels with {LEVEL} % intervals\n"
+        f"  {picture}: the last recorded day, held out of training: forecast, interval and truth"
+    )
 
 
 def _train(df: pd.DataFrame, attention: str, console: Console) -> Forecaster:
@@ -70,32 +75,37 @@ def _show(forecast: pd.DataFrame, console: Console) -> None:
 
 def _compare(prime: Forecaster, standard: Forecaster, console: Console) -> None:
     rows = {
-        "yesterday repeated (seasonal naive)": prime.naive_scores_,
+        "seasonal naive (yesterday repeated)": prime.naive_scores_,
         "iTransformer, standard attention": standard.scores_,
-        f"iTransformer, {default_attention('itransformer')} attention": prime.scores_,
+        f"iTransformer, {prime.attention} attention": prime.scores_,
     }
-    table = Table(
-        "forecast",
-        "MSE",
-        "MAE",
-        title=f"Last fifth of the hours: {prime.scores_.windows} forecasts",
-    )
+    table = Table("forecast", "MSE", "MAE", title=f"Last fifth of the hours: {prime.scores_.windows} forecasts")
     for name, scores in rows.items():
         table.add_row(name, f"{scores.mse:.4f}", f"{scores.mae:.4f}")
     console.print()
     console.print(table)
-    console.print(
-        "Errors in scaled units, one seed each: a difference in the third digit is within the spread of seeds."
-    )
+    console.print("Standardized units, one seed each: a difference in the third digit is within the spread of seeds.")
 
 
-def _draw(df: pd.DataFrame, forecast: pd.DataFrame, path: Path) -> None:
-    from io import BytesIO
-
+def _draw(fitted: Forecaster, df: pd.DataFrame, path: Path) -> None:
+    """Draw a forecast from a past origin, a day before the last row, beside the values that followed."""
     from primecast.plotting.figures import forecast_figure
 
-    recent = df.iloc[-4 * HORIZON :].interpolate(method="time")
-    units = {name: unit_of(name) for name in SHOWN}
+    past, truth = df.iloc[:-HORIZON], df.iloc[-HORIZON:]
+    forecast = fitted.predict(past, level=[LEVEL])
+    lower, upper = (
+        forecast[[f"{name}-{side}-{LEVEL}" for name in SHOWN]].set_axis(SHOWN, axis="columns") for side in ("lo", "hi")
+    )
+    figure = forecast_figure(
+        past.iloc[-3 * HORIZON :].interpolate(method="time"),
+        forecast,
+        lower,
+        upper,
+        truth,
+        channels=SHOWN,
+        units={name: unit_of(name) for name in SHOWN},
+        level=LEVEL,
+    )
     image = BytesIO()
-    forecast_figure(recent, forecast, channels=SHOWN, units=units).savefig(image, format="png", dpi=130)
+    figure.savefig(image, format="png", dpi=130)
     write_bytes_atomically(path, image.getvalue())
