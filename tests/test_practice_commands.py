@@ -15,7 +15,7 @@ import pytest
 from primecast.cli.app import main
 from primecast.cli.own_data import COMMANDS
 from primecast.forecasting.forecaster import Forecaster
-from primecast.reporting import report as report_module
+from primecast.reporting import render as report_module
 
 HORIZON, LOOKBACK, ROWS = 5, 11, 307
 TINY = ["--horizon", str(HORIZON), "--lookback", str(LOOKBACK)]

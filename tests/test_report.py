@@ -25,17 +25,10 @@ import pytest
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
-from primecast.reporting import report
-from primecast.reporting.report import (
-    PairMap,
-    ReportData,
-    duration,
-    gather,
-    inspect,
-    report_html,
-    step_words,
-    write_report,
-)
+from primecast.reporting import render
+from primecast.reporting.describe import duration, inspect, step_words
+from primecast.reporting.gather import gather, pair_maps
+from primecast.reporting.render import PairMap, ReportData, report_html, write_report
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
 ROWS, HORIZON = 211, 13
@@ -68,14 +61,7 @@ def sample(channels: int = 5, *, first: str = HOSTILE) -> ReportData:
         earlier=earlier(frame, cutoff=ROWS - HORIZON - 1),
         pairs=pairs,
         maps=[
-            PairMap(
-                title=title,
-                what=f"{title}.",
-                frame=weights,
-                down="who looks",
-                across="at whom",
-                concentration="Index 0.5",
-            )
+            PairMap(title=title, text=f"{title}.", frame=weights, concentration="Index 0.5")
             for title in ("Attention", "Primer")
         ],
         sensor_ablation=pd.DataFrame(
@@ -96,7 +82,7 @@ def earlier(frame: pd.DataFrame, *, cutoff: int) -> pd.DataFrame:
 def small_plotly(monkeypatch: pytest.MonkeyPatch) -> str:
     """What is in a page does not depend on what plotly is."""
     script = "window.Plotly = {};"
-    monkeypatch.setattr(report, "plotly_script", lambda: script)
+    monkeypatch.setattr(render, "plotly_script", lambda: script)
     return script
 
 
@@ -198,25 +184,28 @@ def test_parts_that_could_not_be_made_say_why() -> None:
     )
     page = report_html(bare)
     assert "too few rows &lt;here&gt;" in page and page.count("no relations") == 2 and "no bounds" in page
-    assert "nothing else to be hurt" in page
+    assert "no other channel to be affected" in page
     assert data.pairs is not None and data.sensor_ablation is not None
     none_found = report_html(replace(data, pairs=data.pairs.iloc[:0], sensor_ablation=data.sensor_ablation * 0))
-    assert "more than chance would have it" in none_found and "there is no single point of failure" in " ".join(
+    assert "significantly correlated" in none_found and "there is no single point of failure" in " ".join(
         none_found.split()
     )
 
 
 @pytest.mark.usefixtures("small_plotly")
 def test_hundreds_of_channels_are_cut_where_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MAP", 7)
-    monkeypatch.setattr(report, "PAIRS", 11)
-    monkeypatch.setattr(report, "CELLS", 53 * 101)
+    monkeypatch.setattr(render, "MAP", 7)
+    monkeypatch.setattr(render, "PAIRS", 11)
+    monkeypatch.setattr(render, "CELLS", 53 * 101)
     page = report_html(sample(53))
     found = json.loads(packed(page, "data"))
     assert len(found["maps"][0]["values"]) == 7 and len(found["maps"][0]["values"][0]) == 7
     assert len(found["pairs"]) == 11 and found["pairsInAll"] == 52
-    assert len(found["sensor_ablation"]) == report.BARS and len(found["values"]) == 53 and len(found["past"]) == 101
-    assert "Of 53 channels the 7 of most weight are drawn" in page and "The 30 worst of 53 are drawn" in page
+    assert len(found["sensor_ablation"]) == render.BARS and len(found["values"]) == 53 and len(found["past"]) == 101
+    assert (
+        "The figure shows the 7 of 53 channels with the largest sums" in page
+        and "The figure shows the 30 worst of 53" in page
+    )
 
 
 def test_a_report_without_plotly_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -229,9 +218,9 @@ def test_a_report_without_plotly_names_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_a_page_can_be_made_where_there_is_no_torch() -> None:
     script = (
         "import sys; sys.modules['torch'] = None\n"
-        "import pandas as pd; from primecast.reporting import report; report.plotly_script = lambda: ''\n"
+        "import pandas as pd; from primecast.reporting import render; render.plotly_script = lambda: ''\n"
         "frame = pd.DataFrame({'a': [1.0, 2.0, 4.0]}, index=pd.RangeIndex(3))\n"
-        "print(len(report.report_html(report.ReportData('t', frame, frame.set_axis([3, 4, 5])))))"
+        "print(len(render.report_html(render.ReportData('t', frame, frame.set_axis([3, 4, 5])))))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 10_000
@@ -245,9 +234,9 @@ def test_gaps_outliers_and_constants_are_counted() -> None:
     frame.loc[[2, 3, 4, 11], "calm"] = np.nan
     frame.loc[13, "wild"] = 1e3
     found = inspect(frame)
-    assert found["missing"].tolist() == [4, 0, 0] and found["longest"].tolist() == [3, 0, 0]
+    assert found["missing"].tolist() == [4, 0, 0] and found["longest_gap"].tolist() == [3, 0, 0]
     assert found["outliers"].tolist() == [0, 0, 1] and found["constant"].tolist() == [False, True, False]
-    assert found["greatest"].tolist() == [4, 7, 1000]
+    assert found["max"].tolist() == [4, 7, 1000]
 
 
 @pytest.mark.parametrize(
@@ -368,9 +357,12 @@ def test_a_map_in_which_nothing_deviates_has_no_concentration(fitted: tuple[Fore
     assert relations.primer is not None
     nothing, one = relations.primer * 0, relations.primer * 0
     one["c2"] = 3.0
-    told = [report._maps(replace(relations, primer=primer))[1].concentration for primer in (nothing, one)]
+    told = [pair_maps(replace(relations, primer=primer))[1].concentration for primer in (nothing, one)]
     assert told[0] == ""
-    assert "Concentration index 1.000" in told[1] and "the view of c2: 100 % of all; even would be 33 %" in told[1]
+    assert (
+        "Concentration index 1.000" in told[1]
+        and "c2 receives the largest fraction of the distance: 100 %; uniform would be 33 %" in told[1]
+    )
 
 
 def test_gather_leaves_out_what_the_rows_do_not_suffice_for(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
@@ -497,7 +489,7 @@ def test_the_channel_picker_finds_and_draws(desk: SimpleNamespace) -> None:
     page.fill("#search", "sensor 17")
     page.press("#search", "Enter")
     assert page.locator("#chosen").inner_text() == "sensor 17"
-    lines = "document.getElementById('forecast').data.filter((one) => one.name === 'forecast then').length"
+    lines = "document.getElementById('forecast').data.filter((one) => one.name === 'backtest forecast').length"
     assert page.evaluate(lines) == 0
     page.check("#before")
     assert page.evaluate(lines) == 1
@@ -558,4 +550,4 @@ def test_a_browser_too_old_to_unpack_is_told_and_still_shows_the_tables(open_pag
 
 
 def test_numbers_that_are_not_finite_do_not_break_the_page() -> None:
-    assert report._numbers(np.array([1.0, math.nan, math.inf]), 3) == [1.0, None, None]
+    assert render._numbers(np.array([1.0, math.nan, math.inf]), 3) == [1.0, None, None]

@@ -180,7 +180,7 @@ def _check_targets(out: str | None, report: Path | None = None) -> None:
         if path is not None and path.is_dir():
             raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
     if report is not None:
-        from primecast.reporting.report import plotly_script
+        from primecast.reporting.render import plotly_script
 
         plotly_script()
 
@@ -242,7 +242,8 @@ def _deliver(
         if out is not None:
             streams.write_csv(predicted, out)
         if report is not None and frame is not None:
-            from primecast.reporting.report import gather, write_report
+            from primecast.reporting.gather import gather
+            from primecast.reporting.render import write_report
 
             title = "stdin" if source == STREAM else Path(source).name
             write_report(gather(fitted, frame, title=title, level=levels, **arguments), report)

@@ -66,7 +66,7 @@ def read(source: str | Path, *, time: str | None) -> DataFrame:
 def read_described(source: str, *, time: str | None, missing: str) -> tuple[DataFrame, dict[str, Any]]:
     """Read a table; print and return what was found in it."""
     from primecast.frames.read import ConstantChannelWarning, describe_gaps, validate
-    from primecast.reporting.report import stamp, step_words
+    from primecast.reporting.describe import stamp, step_words
 
     frame = read(source, time=time)
     with warnings.catch_warnings():

@@ -1,11 +1,11 @@
 "use strict";
-// Draws what the report holds, when it is asked for. Data and plotly lie in the page, packed; nothing is fetched.
-// Names of channels are other people's text: into the page they go as text nodes, into plotly with < and & escaped.
+// Draw the figures of the report. Data and plotly are in the page, gzipped; nothing is fetched.
+// Channel names are the user's text: they enter the page as text nodes, and plotly with < and & escaped.
 
 const $ = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const plain = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-// From the middle, since names of sensors differ at their ends.
+// Cut in the middle, since names of sensors differ at their ends.
 const short = (name, most) => (name.length > most ? name.slice(0, Math.ceil(most / 2) - 1) + "…" + name.slice(-Math.floor(most / 2)) : name);
 const SHOWN = 60; // cards at a time
 const DRAWN = 120; // edges at a time
@@ -59,7 +59,7 @@ function drawForecast() {
   const levels = Object.keys(data.bounds).sort((one, other) => other - one);
   const bands = levels.flatMap((level, place) => band(level, chosen, 0.14 + 0.1 * place));
   const before = !$("before")?.checked ? [] : data.backtest.map((origin) => ({
-    mode: "lines", name: "forecast then", x: origin.times, y: origin.values[chosen],
+    mode: "lines", name: "backtest forecast", x: origin.times, y: origin.values[chosen],
     line: { color: css("--ahead"), width: 1.2, dash: "dot" },
   }));
   const ahead = { mode: "lines", name: "forecast", x: data.ahead, y: data.forecast[chosen], line: { color: css("--ahead"), width: 2.2 } };
@@ -124,7 +124,7 @@ function drawGraph() {
   const used = new Set(pairs.flatMap(([leader, follower]) => [leader, follower]));
   const nodes = data.channels.map((_, index) => index).filter((index) => data.channels.length <= NAMED || used.has(index));
   const width = Math.max(300, $("graph").clientWidth), narrow = width < 520;
-  const spokes = nodes.length > 20; // too many for names side by side: they point outwards
+  const spokes = nodes.length > 20; // too many for horizontal names: they point outwards
   const most = narrow ? 9 : spokes ? 16 : 22, height = narrow ? width * 0.95 : Math.min(spokes ? 760 : 620, width * 0.8);
   const longest = Math.min(most, Math.max(0, ...nodes.map((index) => data.channels[index].length)));
   const across = width / 2 - 7.5 * longest - 16, up = spokes ? height / 2 - 7 * longest - 12 : height / 2 - 26;
@@ -135,7 +135,7 @@ function drawGraph() {
   }));
   const arrow = (id, kind) => svg("marker", { id, class: kind, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 9, markerHeight: 9,
     orient: "auto", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0,1 L10,5 L0,9 Z" }));
-  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Who leads whom; the table below tells the same" },
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Who leads whom; the table below has the same pairs" },
     svg("defs", {}, arrow("with", ""), arrow("against", "against")));
   const times = [];
   for (const [leader, follower, steps, time, strength] of [...pairs].reverse()) {
@@ -198,19 +198,19 @@ function drawMap(map, number) {
     colorbar: { thickness: 10, len: 0.9, outlinewidth: 0 } };
   const size = { margin: { l: 40, r: 10, t: 4, b: 52 } };
   return Plotly.react(`map-${number}`, [trace], layout({ ...size, hovermode: "closest",
-    xaxis: { ...ticks, title: { text: map.across }, showgrid: false, tickangle: names.length > 8 || $(`map-${number}`).clientWidth < 420 ? -90 : 0 },
-    yaxis: { ...ticks, title: { text: map.down }, showgrid: false, autorange: "reversed" } }), config());
+    xaxis: { ...ticks, title: { text: "key channel" }, showgrid: false, tickangle: names.length > 8 || $(`map-${number}`).clientWidth < 420 ? -90 : 0 },
+    yaxis: { ...ticks, title: { text: "query channel" }, showgrid: false, autorange: "reversed" } }), config());
 }
 
-function drawFragility() {
-  const rows = [...data.fragility].reverse(), places = rows.map((_, index) => index);
+function drawAblation() {
+  const rows = [...data.sensor_ablation].reverse(), places = rows.map((_, index) => index);
   const percent = (value) => 100 * value;
-  const bars = { type: "bar", orientation: "h", x: rows.map((row) => percent(row.mean)), y: places, name: "mean of the others",
+  const bars = { type: "bar", orientation: "h", x: rows.map((row) => percent(row.mean)), y: places, name: "mean over the other channels",
     marker: { color: css("--lead") }, hovertemplate: "%{x:.2f} %" };
-  const worst = { mode: "markers", x: rows.map((row) => percent(row.largest)), y: places, name: "most hurt channel",
+  const worst = { mode: "markers", x: rows.map((row) => percent(row.largest)), y: places, name: "most affected channel",
     text: rows.map((row) => plain(row.channel)), marker: { color: css("--ahead"), size: 9, symbol: "diamond" }, hovertemplate: "%{text}: %{x:.2f} %" };
-  $("fragility").style.height = `${Math.max(12, 4.5 + 1.6 * rows.length)}rem`;
-  return Plotly.react("fragility", [bars, worst], layout({ hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+  $("sensor_ablation").style.height = `${Math.max(12, 4.5 + 1.6 * rows.length)}rem`;
+  return Plotly.react("sensor_ablation", [bars, worst], layout({ hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     margin: { l: 60, r: 12, t: 30, b: 44 }, bargap: 0.45,
     xaxis: { title: { text: "growth of the squared error, %" }, zeroline: true, zerolinecolor: css("--soft") },
     yaxis: { tickvals: places, ticktext: rows.map((row) => plain(short(row.sensor, 18))), showgrid: false } }), config());
@@ -221,7 +221,7 @@ function drawFragility() {
 function drawAll() {
   const drawn = [drawForecast(), ...data.maps.map(drawMap)];
   if (data.pairs) drawGraph();
-  if (data.fragility) drawn.push(drawFragility());
+  if (data.sensor_ablation) drawn.push(drawAblation());
   return Promise.all(drawn);
 }
 

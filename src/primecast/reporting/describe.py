@@ -1,0 +1,114 @@
+"""Descriptions in words: what a table holds, and numbers, dates and durations as text."""
+
+import math
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool
+
+FENCE = 3
+"""An outlier is more than so many interquartile ranges below the lower or above the upper quartile of its channel."""
+STEPS = {
+    "s": ("second", "every second"),
+    "min": ("minute", "every minute"),
+    "h": ("hour", "hourly"),
+    "D": ("day", "daily"),
+    "B": ("business day", "business days"),
+    "W": ("week", "weekly"),
+    **dict.fromkeys(("ME", "MS", "BME", "BMS"), ("month", "monthly")),
+    **dict.fromkeys(("QE", "QS", "BQE", "BQS"), ("quarter", "quarterly")),
+    **dict.fromkeys(("YE", "YS", "BYE", "BYS"), ("year", "yearly")),
+}
+"""Code of a pandas frequency -> its unit, and the word for a step of one unit."""
+
+
+def inspect(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per channel: missing, longest_gap, outliers, constant, min, median, max.
+
+    A channel with an interquartile range of 0 has no outliers.
+    """
+    gaps = frame.isna().to_numpy()
+    lower, upper = frame.quantile(0.25), frame.quantile(0.75)
+    reach = FENCE * (upper - lower)
+    outside = ((frame < lower - reach) | (frame > upper + reach)) & (reach > 0)
+    table = pd.DataFrame(
+        {
+            "missing": gaps.sum(axis=0),
+            "longest_gap": [_longest(column) for column in gaps.T],
+            "outliers": outside.sum().to_numpy(),
+            "constant": (frame.max() == frame.min()).to_numpy(),
+        },
+        index=frame.columns,
+    )
+    return table.assign(min=frame.min(), median=frame.median(), max=frame.max())
+
+
+def _longest(gaps: Bool[np.ndarray, "t"]) -> int:
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], gaps, [False]]).astype(np.int8)))
+    return int((edges[1::2] - edges[::2]).max(initial=0))
+
+
+def step_words(index: pd.Index) -> str:
+    """Return the step of an index in words.
+
+    >>> step_words(pd.date_range("2024", periods=3, freq="15min")), step_words(pd.RangeIndex(3))
+    ('every 15 minutes', 'numbered rows')
+    """
+    freq = getattr(index, "freq", None)
+    if freq is None:
+        return "irregular" if isinstance(index, pd.DatetimeIndex) else "numbered rows"
+    if type(freq) is pd.DateOffset:  # made of parts, such as hours=3, it has no code
+        parts = (unit.removesuffix("s") if count == 1 else f"{count} {unit}" for unit, count in freq.kwds.items())
+        return f"every {', '.join(parts)}"
+    code = freq.rule_code.split("-")[0]
+    if code not in STEPS:
+        return str(freq.freqstr)
+    unit, word = STEPS[code]
+    return word if freq.n == 1 else f"every {freq.n} {unit}s"
+
+
+def number(value: float) -> str:
+    """Return a number with four significant digits and separated thousands.
+
+    >>> number(2.0), number(0.12345), number(12345.6), number(0.0), number(math.nan)
+    ('2.000', '0.1235', '12,346', '0', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    if value == 0 or not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}"
+
+
+def percent(fraction: float, form: str = ".1f") -> str:
+    """Return a fraction in percent.
+
+    >>> percent(0.1234), percent(-0.5, "+.0f"), percent(math.nan)
+    ('12.3 %', '-50 %', '-')
+    """
+    return "-" if math.isnan(fraction) else f"{100 * fraction:{form}} %"
+
+
+def stamp(time: object) -> str:
+    """Return a date as short as possible; a number as it is.
+
+    >>> stamp(pd.Timestamp("2024-01-31")), stamp(pd.Timestamp("2024-01-31 23:00")), stamp(7)
+    ('2024-01-31', '2024-01-31 23:00', '7')
+    """
+    if not isinstance(time, pd.Timestamp):
+        return str(time)
+    if time == time.normalize():
+        return f"{time:%Y-%m-%d}"
+    return f"{time:%Y-%m-%d %H:%M}" if not (time.second or time.microsecond) else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def duration(time: object, steps: int) -> str:
+    """Return a lead in days, hours, minutes and seconds, or in steps.
+
+    >>> duration(pd.Timedelta(minutes=90), 6), duration(None, 2), duration(None, 1)
+    ('1 h 30 min', '2 steps', '1 step')
+    """
+    if not isinstance(time, pd.Timedelta):
+        return f"{steps} step{'' if steps == 1 else 's'}"
+    parts = zip(("d", "h", "min", "s"), time.components[:4], strict=True)
+    return " ".join(f"{count} {unit}" for unit, count in parts if count) or "0 s"

@@ -1,0 +1,125 @@
+"""Collect what a report shows from a fitted Forecaster."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import pandas as pd
+
+from primecast.analysis.relations import Relations
+from primecast.errors import InputError
+from primecast.forecasting.backtesting import Backtest
+from primecast.forecasting.forecaster import Forecaster
+from primecast.reporting.render import PairMap, ReportData
+
+Found = TypeVar("Found")
+
+
+def gather(
+    forecaster: Forecaster,
+    frame: pd.DataFrame,
+    *,
+    title: str,
+    level: Sequence[float] = (80, 95),
+    windows: int = 20,
+    future: object = None,
+    adaptive: bool = False,
+) -> ReportData:
+    """Run forecast, backtest, relations and sensor ablation on the rows of fit, or on newer rows of the same channels.
+
+    frame: wide, as `read_table` returns it. windows: origins of the backtest, fewer if there are too few rows. A section
+    that needs more rows is left out, with the reason in its place. future, adaptive: as for `predict`.
+    """
+    notes: dict[str, str] = {}
+    frame = _ordered(frame.rename(columns=str))
+    targets = list(forecaster.roles_.targets)
+    try:
+        wide = forecaster.predict(frame, level=level, future=future, adaptive=adaptive)
+    except InputError as error:  # too few held-out windows for the widest interval, or too few rows at all
+        wide, level = forecaster.predict(frame, future=future), ()
+        notes["bounds"] = str(error)
+
+    def backtest_of(count: int) -> Backtest:
+        return forecaster.backtest(frame, windows=count, level=level, adaptive=adaptive)
+
+    counts = range(windows, 0, -1)
+    backtest, notes["backtest"] = _first_success(*(partial(backtest_of, count) for count in counts))
+    relations, notes["relations"] = _first_success(lambda: forecaster.relations(frame))
+    ablation, notes["sensor_ablation"] = _first_success(lambda: forecaster.sensor_ablation(frame))
+    facts = forecaster.facts_
+    return ReportData(
+        title=title,
+        frame=frame,
+        forecast=wide[targets],
+        bounds={one: (_bound(wide, targets, "lo", one), _bound(wide, targets, "hi", one)) for one in level},
+        scores=None if backtest is None else backtest.scores,
+        earlier=None if backtest is None else backtest.forecasts,
+        pairs=None if relations is None else relations.pairs(),
+        maps=() if relations is None else pair_maps(relations),
+        sensor_ablation=None if ablation is None else ablation.summary,
+        held_out=facts["scores"],
+        settings={
+            "model": facts["model"],
+            "arguments": {k: v for k, v in forecaster.get_params().items() if v is not None and k != "progress"},
+            "rows": {name: f"{first} to {last}" for name, (first, last) in facts["data"]["periods"].items()},
+            "versions": facts["versions"],
+        },
+        notes={section: why for section, why in notes.items() if why},
+    )
+
+
+def _first_success(*calls: Callable[[], Found]) -> tuple[Found | None, str]:
+    """Return the result of the first call that works, or None and the message of the first error."""
+    first = ""
+    for call in calls:
+        try:
+            return call(), ""
+        except InputError as error:
+            first = first or str(error)
+    return None, first
+
+
+def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sort by time, convert to float, and infer the frequency of the index if it has one."""
+    frame = frame.sort_index().apply(pd.to_numeric).astype(float)
+    if isinstance(frame.index, pd.DatetimeIndex) and frame.index.freq is None:
+        with suppress(ValueError):
+            frame.index = pd.DatetimeIndex(frame.index, freq="infer")
+    return frame
+
+
+def _bound(wide: pd.DataFrame, targets: Sequence[str], side: str, level: float) -> pd.DataFrame:
+    return wide[[f"{name}-{side}-{level:g}" for name in targets]].set_axis(list(targets), axis="columns")
+
+
+def pair_maps(relations: Relations) -> list[PairMap]:
+    """Return the maps of attention and primer, where the model has them, with their concentration in words."""
+    maps = []
+    if relations.attention is not None:
+        text = "Attention weight, averaged over layers, heads and held-out windows."
+        maps.append(PairMap("Attention", text, relations.attention, _concentration_text(relations, "attention")))
+    if relations.primer is not None:
+        text = "Distance of a pair's filter from the mean filter; 0 everywhere: all pairs are filtered alike."
+        fractions = relations.primer.div(relations.primer.sum(axis="columns"), axis="index")
+        text_of_fractions = _concentration_text(replace(relations, attention=fractions), "distance")
+        maps.append(PairMap("Primer", text, relations.primer, text_of_fractions))
+    return maps
+
+
+def _concentration_text(relations: Relations, what: str) -> str:
+    weights = relations.attention
+    if (
+        weights is None or len(weights) < 2 or weights.isna().any(axis=None)
+    ):  # distances that are all 0 have no fractions
+        return ""
+    found = relations.concentration()
+    text = (
+        f"Concentration index {1 - found.entropy:.3f} (0: uniform over key channels, 1: everything to one). "
+        f"{found.channel} receives the largest fraction of the {what}: {100 * found.fraction:.0f} %; uniform would be "
+        f"{100 / len(weights):.0f} %."
+    )
+    if found.calendar > 0.005:
+        text += f" Calendar tokens receive {100 * found.calendar:.0f} % of all attention."
+    return text
