@@ -8,8 +8,11 @@ differently. A block marked `needs=package` stands alone and is skipped where th
 import ast
 import importlib.util
 import io
+import json
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -139,6 +142,26 @@ def test_every_block_says_what_it_is() -> None:
             assert block.language in ("python", "sh", "text"), f"{block} is of no language we check"
 
 
+# ---------------------------------------------------------------- notebooks
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+def test_a_notebook_has_the_code_and_the_output_of_its_page(page: Path) -> None:
+    notebook = json.loads((ROOT / "examples" / f"{page.stem}.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    expected = [block for block in blocks(page) if block.language == "python"]
+    assert ["".join(cell["source"]) for cell in cells] == [block.text.rstrip() for block in expected]
+    for cell, block in zip(cells, expected, strict=True):
+        printed = "".join(line for output in cell["outputs"] for line in output.get("text", []))
+        assert printed.split() == (block.shown or "").split(), f"{block}: run tools/notebooks.py"
+
+
+def test_every_notebook_has_a_page() -> None:
+    assert {path.stem for path in (ROOT / "examples").glob("*.ipynb")} == {page.stem for page in TUTORIALS}
+
+
 # ---------------------------------------------------------------- the shell
 
 
@@ -214,6 +237,13 @@ def test_links_lead_to_files_that_are_there() -> None:
         for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
             if not target.startswith(("http://", "https://", "#")):
                 assert (page.parent / target.partition("#")[0]).exists(), f"{page.name} links to {target}"
+
+
+def test_the_tables_of_results_are_those_the_studies_have_written() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "results_page.py", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_readme_links_to_every_page() -> None:
