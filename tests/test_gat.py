@@ -83,7 +83,7 @@ def test_a_graph_has_all_self_loops_and_the_exact_share_of_other_pairs(nodes: in
 def test_a_graph_is_a_function_of_its_seed() -> None:
     assert torch.equal(draw_graph(9, 0.5, seed=1), draw_graph(9, 0.5, seed=1))
     assert not torch.equal(draw_graph(9, 0.5, seed=1), draw_graph(9, 0.5, seed=2))
-    with pytest.raises(InputError, match=r"density 1\.5 is not a share of pairs"):
+    with pytest.raises(InputError, match=r"density 1\.5 is not a fraction of pairs"):
         draw_graph(9, 1.5, seed=0)
 
 

@@ -11,9 +11,9 @@ from torch.testing import assert_close
 
 from primecast.errors import InputError
 from primecast.models import MODELS, create_model, lagts, list_models
-from primecast.models.lagts import LagTSReconstruction, lagged_correlation, shift
+from primecast.models.lagts import LagTSReconstruction, shift
 from primecast.nn.losses import mse
-from primecast.nn.pair_features import standardize
+from primecast.nn.pair_features import correlate_shifted, standardize
 from tests.reference import align_by_loops
 
 B, N, L, H, T = 3, 5, 19, 11, 7
@@ -50,7 +50,7 @@ def test_shifted_windows_hold_what_was_so_many_steps_ago(max_lag: int) -> None:
 def test_the_guiding_correlation_peaks_where_the_column_leads_the_row(steps: int, seed: int) -> None:
     long = torch.randn(1, L + T, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     series = torch.stack([long[:, T:], long[:, T - steps : L + T - steps]], dim=1)  # the second follows the first
-    correlation = lagged_correlation(series, shift(series, T))
+    correlation = correlate_shifted(series, shift(series, T)[..., : series.shape[-1]])
     assert_close(
         correlation[0, 1, 0, steps],
         (series[0, 1, steps:] * series[0, 0, : L - steps]).sum() / L,
@@ -102,7 +102,7 @@ def test_the_training_loss_is_that_of_the_forecast_and_by_its_weight_that_of_the
 
     normal, _ = guided.norm(x)
     lags, _ = guided.pairs(normal.mT)
-    target = (lagged_correlation(normal.mT, shift(normal.mT, T)).abs() / 0.5).softmax(-1)
+    target = (correlate_shifted(normal.mT, shift(normal.mT, T)[..., :L]).abs() / 0.5).softmax(-1)
     entropy = torch.nn.functional.cross_entropy(lags.flatten(0, 2), target.flatten(0, 2))
     assert_close(guided.training_loss(x, y, None, mse), mse(guided(x), y) + 0.25 * entropy)
 

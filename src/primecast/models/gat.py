@@ -1,28 +1,28 @@
-"""GAT: channels are the nodes of a graph, and a channel listens to its neighbours only. The graph is drawn at random.
+"""GAT: channels are the nodes of a graph, and a channel attends to its neighbors only. The graph is drawn at random.
 
-    nodes    = Linear(l -> d) of each normalised series; calendar features are nodes, too
-    graph    = a share `density` of the ordered pairs of different nodes, drawn once; every node also hears itself
+    nodes    = Linear(l -> d) of each normalized series; time features are nodes, too
+    graph    = a fraction `density` of the ordered pairs of different nodes, drawn once; every node also attends to itself
     layers   = iTransformer's post-norm blocks, with attention over the edges in place of attention over all pairs
     forecast = Linear(d -> h) of each channel's node, brought back to the level of the window
 
-Three ways to score an edge on which i asks and j answers, with g = LeakyReLU of slope 0.2 and a vector a per head:
+Three ways to score an edge with query node i and key node j, with g = LeakyReLU of slope 0.2 and a vector a per head:
 
     dot      q_i . k_j / sqrt(k)            values W x_j       at density 1 this model is iTransformer
     gatv2    a . g(W x_i + W' x_j)          values W' x_j      Brody et al., ICLR 2022
     gat      g(a . W x_i + a' . W x_j)      values W x_j       Velickovic et al., ICLR 2018
 
-Primed, j shows i the key k_j * F_e and the value v_j * F_e: F is made for the listed edges alone, as everything here.
+Primed, the edge has the key k_j * F_e and the value v_j * F_e: F is computed for the listed edges alone, as all else.
 
 Attention is computed on the list of edges, never on a masked n x n matrix, so that time and memory fall with density:
 that is what the prime attention paper measures. An edge holds d numbers for its query, its key and its value (and F,
-when primed), because a sum over neighbours needs them; nothing of the size of all pairs times d exists at density < 1.
-A processor with fast matrix products may still do the full matrix sooner (docs/decisions.md): the list is about how
+when primed), because a sum over neighbors needs them; nothing of the size of all pairs times d exists at density < 1.
+A processor with fast matrix products may still be faster on the full matrix (docs/decisions.md): the list shows how
 cost scales.
 
 Inside, the node axis comes first, (n, b, d): an edge then gathers and adds whole contiguous rows.
 
 Parameters of an attention: dot 4 (d^2+d), gatv2 3 (d^2+d) + d, gat 2 (d^2+d) + 2 d; the rest as iTransformer.
-Letters: b batch, l look-back, h heads (horizon in the model's signature), n nodes (channels, then calendar features),
+Letters: b batch, l look-back, h heads (horizon in the model's signature), n nodes (channels, then time features),
 e edges, d model width, k head size, r hidden units of a primer.
 """
 
@@ -40,7 +40,7 @@ from primecast.errors import InputError, unknown
 from primecast.nn.attention import MODULATE
 from primecast.nn.dropout import Dropout, drop
 from primecast.nn.layers import Block, WindowNorm
-from primecast.nn.pair_features import instantaneous, standardize
+from primecast.nn.pair_features import correlate, cross_spectrum, frequency_weight, instantaneous, standardize
 from primecast.nn.primer import (
     ACTIVATIONS,
     POOLED,
@@ -63,12 +63,12 @@ SLOPE = 0.2  # of the LeakyReLU, in both papers
 
 
 def draw_graph(nodes: int, density: float, *, seed: int) -> Int64[Tensor, "2 e"]:
-    """Edges (asking, answering), sorted: all self-loops, and an exact share of the other ordered pairs.
+    """Return edges (query, key), sorted: all self-loops, and an exact fraction of the other ordered pairs.
 
     A denser graph of the same seed holds the edges of a sparser one.
     """
     if not 0 <= density <= 1:
-        raise InputError(f"density {density} is not a share of pairs: it must lie between 0 and 1")
+        raise InputError(f"density {density} is not a fraction of pairs: it must be between 0 and 1")
     pairs = nodes * (nodes - 1)
     rank = torch.randperm(pairs, generator=torch.Generator().manual_seed(seed), device="cpu")
     joined = torch.eye(nodes, dtype=torch.bool)
@@ -76,13 +76,13 @@ def draw_graph(nodes: int, density: float, *, seed: int) -> Int64[Tensor, "2 e"]
     return joined.nonzero().mT.contiguous()
 
 
-def edge_softmax(scores: Float[Tensor, "e b h"], asks: Int64[Tensor, "e"], nodes: int) -> Float[Tensor, "e b h"]:
-    """Softmax over the edges on which the same node asks; every node must have one."""
+def edge_softmax(scores: Float[Tensor, "e b h"], query: Int64[Tensor, "e"], nodes: int) -> Float[Tensor, "e b h"]:
+    """Return the softmax over the edges of the same query node; every node must have one."""
     fixed = scores.detach()
     empty = fixed.new_zeros(nodes, *fixed.shape[1:])
-    peaks = empty.scatter_reduce(0, asks[:, None, None].expand_as(fixed), fixed, "amax", include_self=False)
-    grown = (scores - peaks.index_select(0, asks)).exp()
-    return grown / empty.index_add(0, asks, grown).index_select(0, asks)
+    peaks = empty.scatter_reduce(0, query[:, None, None].expand_as(fixed), fixed, "amax", include_self=False)
+    grown = (scores - peaks.index_select(0, query)).exp()
+    return grown / empty.index_add(0, query, grown).index_select(0, query)
 
 
 # ---------------------------------------------------------------- primers on edges
@@ -106,11 +106,11 @@ class EdgePrime:
         return self.gains.ndim == 4
 
     def filters(self, layer: int) -> Float[Tensor, "e #b d"]:
-        """F of all edges. They are as large as the values on those edges, which have to be there anyway."""
+        """Return F of all edges. They are as large as the values on those edges, which are needed anyway."""
         gains = self.gains[layer] if self.layered else self.gains
         base = self.base[layer] if self.base is not None and self.layered else self.base
         grouped = self.phi.shape[-1] == gains.shape[0] * gains.shape[1]
-        # A head reads its own hidden units (grouped) or all: one product, with zeros where a head does not look.
+        # A head reads its own hidden units (grouped) or all: one product, with zeros for the units of other heads.
         table = torch.block_diag(*gains) if grouped else gains.transpose(0, 1).flatten(1)
         filters = self.phi @ table.to(self.phi.dtype)
         if base is not None:
@@ -123,24 +123,20 @@ class EdgePrime:
 def prime_edges(
     primer: Primer, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"], *, covariates: int = 0
 ) -> EdgePrime:
-    """What `primer(series, covariates=covariates)` says of the listed pairs, without computing it for the others.
+    """Return `primer(series, covariates=covariates)` of the listed pairs, without computing it for the others.
 
-    The lags of a pair, by far the most expensive, are projected for the listed pairs only: by Parseval
-
-        sum_t w(t) R_ij(t)  =  (1/l^2) sum_f c_f Re(W(f) conj(R(f))),      R(f) = conj(X_i(f)) X_j(f)
-
-    with c_f = 2 where a frequency stands for itself and its mirror image, so one transform of each channel is enough.
-    The three instantaneous features are read from the grid of all pairs, three matrix products of the windows: cheaper
+    The lags of a pair, by far the most expensive, are projected for the listed pairs only, from one transform of each
+    channel (pair_features.frequency_weight). The three instantaneous features are read from the grid of all pairs, three matrix products of the windows: cheaper
     than gathering the windows of each edge. Features of the user's own, and the controls whose pairs share a mean,
     are defined on the grid and taken from there.
     """
     tokens, length = series.shape[1:]
-    asks, answers = edges
+    query, key = edges
     on_grid = primer.pairing in POOLED or any(type(layer) not in _ON_EDGES for layer in primer.first)
     if on_grid or series.shape[0] == 0:  # MKL has no FFT of an empty batch
         prime = primer(series, covariates=covariates)
-        phi = prime.phi.flatten(1, 2)[:, :, asks, answers].permute(2, 0, 1)
-        return EdgePrime(phi, prime.gains, prime.base, None if prime.pairs is None else prime.pairs[asks, answers])
+        phi = prime.phi.flatten(1, 2)[:, :, query, key].permute(2, 0, 1)
+        return EdgePrime(phi, prime.gains, prime.base, None if prime.pairs is None else prime.pairs[query, key])
     if length != primer.length:
         raise InputError(f"the primer was made for a look-back of {primer.length} steps, the windows have {length}")
     if primer.tokens is not None and tokens != primer.tokens:
@@ -152,7 +148,7 @@ def prime_edges(
     looked_up = edges
     others = primer.other_pairs(tokens, covariates)
     if others is not None:  # the control: a pair has another pair's activations
-        other = others[asks * tokens + answers]
+        other = others[query * tokens + key]
         looked_up = torch.stack([other // tokens, other % tokens])
     hidden: Tensor = primer.offset.to(series.dtype)
     for layer in primer.first:
@@ -162,15 +158,15 @@ def prime_edges(
 
 
 def _primed(primer: Primer, edges: Int64[Tensor, "2 e"], tokens: int, covariates: int) -> Bool[Tensor, "e"] | None:
-    """Which edges have a primer; None when all do."""
-    asks, answers = edges
+    """Return which edges have a primer; None when all do."""
+    query, key = edges
     if primer.unprimed is None and primer.prime_self and (primer.prime_covariates or not covariates):
         return None
-    primed = torch.ones_like(asks, dtype=torch.bool)
+    primed = torch.ones_like(query, dtype=torch.bool)
     if primer.unprimed is not None:
-        primed = primed & ~primer.unprimed[asks, answers]
+        primed = primed & ~primer.unprimed[query, key]
     if not primer.prime_self:
-        primed = primed & (asks != answers)
+        primed = primed & (query != key)
     if covariates and not primer.prime_covariates:
         primed = primed & (edges < tokens - covariates).all(0)
     return primed
@@ -179,14 +175,11 @@ def _primed(primer: Primer, edges: Int64[Tensor, "2 e"], tokens: int, covariates
 def _lags(layer: LeadLag, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"]) -> Float[Tensor, "e b r"]:
     length = series.shape[-1]
     spectrum = torch.fft.rfft(series.transpose(0, 1))
-    asking, answering = (spectrum.index_select(0, nodes) for nodes in edges)
-    cross = answering * asking.conj()
+    query, key = (spectrum.index_select(0, nodes) for nodes in edges)
+    weight = layer.weight.to(series.dtype)
     if layer.smooth:  # tanh of R is not linear: here R has to be built
-        return (torch.fft.irfft(cross, n=length) / length).tanh() @ layer.weight.to(series.dtype).mT
-    frequency = torch.arange(cross.shape[-1], device=series.device)
-    mirrored = 2 - ((frequency == 0) | (2 * frequency == length)).to(series.dtype)
-    table = torch.view_as_real(torch.fft.rfft(layer.weight.to(series.dtype))) * mirrored[:, None] / length**2
-    return torch.view_as_real(cross).flatten(-2) @ table.flatten(-2).mT
+        return (correlate(query, key, length) / length).tanh() @ weight.mT
+    return cross_spectrum(query, key) @ frequency_weight(weight).mT
 
 
 def _instantaneous(
@@ -209,7 +202,7 @@ _ON_EDGES: dict[type[nn.Module], Any] = {LeadLag: _lags, Instantaneous: _instant
 
 
 class EdgeAttention(nn.Module):
-    """Attention over listed pairs: project, gather per edge, score, softmax per asking node, sum, project.
+    """Attention over listed pairs: project, gather per edge, score, softmax per query node, sum, project.
 
     scoring:  a name in SCORINGS. It decides the weights: all have `key` and `out`; dot has `query` and `value`; gatv2
               has `query` and `score`; gat has `score`. With gat and gatv2 the keys are the values, as published.
@@ -245,25 +238,25 @@ class EdgeAttention(nn.Module):
     def forward(
         self, z: Float[Tensor, "n b d"], edges: Int64[Tensor, "2 e"], filters: Float[Tensor, "e #b d"] | None = None
     ) -> Float[Tensor, "n b d"]:
-        asks, answers = edges
+        query, key = edges
         nodes = self.key(z)
-        keys = nodes.index_select(0, answers)
-        values = keys if self.value is None else self.value(z).index_select(0, answers)
+        keys = nodes.index_select(0, key)
+        values = keys if self.value is None else self.value(z).index_select(0, key)
         primed_keys, primed_values = self._prime(keys, values, filters)
         if self.query is not None:
-            scores = self._pair_scores(self.query(z).index_select(0, asks), primed_keys)
+            scores = self._pair_scores(self.query(z).index_select(0, query), primed_keys)
         else:
-            mine, theirs = self.score
-            # What does not depend on the edge is summed up once per node.
-            answer = (
-                self._project(nodes, theirs).index_select(0, answers)
+            of_query, of_key = self.score
+            # What does not depend on the edge is projected once per node.
+            key_score = (
+                self._project(nodes, of_key).index_select(0, key)
                 if primed_keys is keys
-                else self._project(primed_keys, theirs)
+                else self._project(primed_keys, of_key)
             )
-            scores = F.leaky_relu(self._project(nodes, mine).index_select(0, asks) + answer, SLOPE)
-        weights = drop(edge_softmax(scores, asks, z.shape[0]), self.dropout if self.training else 0.0)
+            scores = F.leaky_relu(self._project(nodes, of_query).index_select(0, query) + key_score, SLOPE)
+        weights = drop(edge_softmax(scores, query, z.shape[0]), self.dropout if self.training else 0.0)
         messages = (weights[..., None] * self._heads(primed_values)).flatten(-2)
-        return self.out(torch.zeros_like(z).index_add(0, asks, messages))
+        return self.out(torch.zeros_like(z).index_add(0, query, messages))
 
     def _prime(
         self, keys: Float[Tensor, "e b d"], values: Float[Tensor, "e b d"], filters: Float[Tensor, "e #b d"] | None
@@ -282,7 +275,7 @@ class EdgeAttention(nn.Module):
         return self._project(F.leaky_relu(q + k, SLOPE), self.score[0])
 
     def _project(self, x: Float[Tensor, "e b d"], vectors: Float[Tensor, "h k"]) -> Float[Tensor, "e b h"]:
-        """The product of each head's part with that head's vector, by one product with zeros between the heads."""
+        """Return the product of each head's part with that head's vector, by one product with zeros between the heads."""
         return x @ torch.block_diag(*vectors[..., None])
 
     def _heads(self, x: Float[Tensor, "e b d"]) -> Float[Tensor, "e b h k"]:
@@ -295,7 +288,7 @@ class EdgeAttention(nn.Module):
 class GAT(nn.Module):
     """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); it reads the past l time features.
 
-    scoring:    a name in SCORINGS. density: share of the ordered pairs of different nodes that are joined.
+    scoring:    a name in SCORINGS. density: fraction of the ordered pairs of different nodes that are joined.
     graph_seed: the graph is drawn from it and saved with the weights. A drawn graph ties the model to the order of its
                 channels; at density 1 it is not tied.
     d_ff, norm, modulate, primer: as ITransformer.
@@ -342,14 +335,10 @@ class GAT(nn.Module):
         self.head = nn.Linear(d_model, horizon)
         self.edges: Tensor
         self.register_buffer("edges", draw_graph(channels + n_time_features, density, seed=graph_seed))
-        # Made last, so that everything else starts from the same random numbers with and without a primer.
+        # Built last, so that everything else starts from the same random numbers with and without a primer.
+        tokens = channels + n_time_features
         self.primer = build_primer(
-            primer,
-            length=lookback,
-            d_model=d_model,
-            n_heads=n_heads,
-            tokens=channels + n_time_features,
-            layers=n_layers,
+            primer, length=lookback, d_model=d_model, n_heads=n_heads, tokens=tokens, layers=n_layers
         )
         if self.primer is not None:
             heads, _, size = self.primer.gains.shape[-3:]
@@ -366,7 +355,7 @@ class GAT(nn.Module):
         edges = self.edges
         if time_features is not None and self.n_time_features:
             series = torch.cat([series, time_features[:, : self.lookback].mT], dim=1)
-        elif self.n_time_features:  # no calendar given: its nodes and their edges fall away
+        elif self.n_time_features:  # not given: their nodes and edges are left out
             edges = edges[:, (edges < self.channels).all(0)]
         prime = None
         if self.primer is not None:

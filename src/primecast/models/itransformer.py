@@ -1,6 +1,6 @@
 """iTransformer: each channel's whole look-back window is one token, and attention runs across channels.
 
-    tokens   = Linear(l -> d) of each normalised series; calendar features are series, hence tokens, too
+    tokens   = Linear(l -> d) of each normalized series; time features are series, hence tokens, too
     layers   = post-norm transformer blocks over the n + m tokens, then one more LayerNorm
     forecast = Linear(d -> h) of each channel's token, brought back to the level of the window
 
@@ -81,14 +81,10 @@ class ITransformer(nn.Module):
         )
         self.norm_out = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, horizon)
-        # Made last, so that everything else starts from the same random numbers with and without a primer.
+        # Built last, so that everything else starts from the same random numbers with and without a primer.
+        tokens = channels + n_time_features
         self.primer = build_primer(
-            primer,
-            length=lookback,
-            d_model=d_model,
-            n_heads=n_heads,
-            tokens=channels + n_time_features,
-            layers=n_layers,
+            primer, length=lookback, d_model=d_model, n_heads=n_heads, tokens=tokens, layers=n_layers
         )
 
     def forward(

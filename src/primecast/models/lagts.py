@@ -2,9 +2,9 @@
 
 This is NOT the published system. LagTS (Liu et al., "LagTS: Toward adaptive lag relationship modeling for multivariate
 time series forecasting", ICASSP 2025) has no public code, and its shapes, loss and settings are not known to us. What
-is known of it: an MLP extracts relations from pairs of channels; a loss of its own guides it towards lagged
+is known: an MLP extracts relations from pairs of channels; a loss of its own guides it towards lagged
 correlations, so that estimating leads is part of learning; a channel has one representation per layer, the same for
-all who look at it. This file builds the simplest model with those properties, and its scores are its own.
+all channels that attend to it. This file builds the simplest model with those properties, and its scores are its own.
 
     pair_ij      = GELU(A x_i + B x_j + c)                      a two-layer MLP over [x_i, x_j]
     P_ij(t)      = softmax over t = 0 .. T of  Linear(pair_ij)  by how many steps j leads i
@@ -13,15 +13,14 @@ all who look at it. This file builds the simplest model with those properties, a
     layer        = z_i <- LayerNorm(z_i + Linear(aligned_i)), then two linear layers on each token, as in iTransformer
     forecast     = Linear(d -> h) of each channel's z, which began as Linear(l -> d) of its window
 
-s >= l is the future: what leaders have done and followers have yet to do. Beside the forecast's loss, training makes
-the cross-entropy of P_ij with softmax over t of |R_ij(t)| / temperature small, R_ij(t) = (1/l) sum_s x_i(s) x_j(s - t).
+s >= l is the future: what leaders have done and followers will do. Beside the forecast's loss, training minimizes
+the cross-entropy of P_ij with softmax over t of |R_ij(t)| / temperature, R_ij(t) = (1/l) sum_s x_i(s) x_j(s - t).
 
 Nothing of size n x n x l is built: the sum over j and t is one product with the n T shifted windows.
 Letters: b batch, l look-back, h horizon, n channels, m time features, T longest lag, r hidden units of a pair, d model
 width, f feed-forward width, E layers.
 """
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -30,15 +29,16 @@ from primecast.errors import InputError
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import WindowNorm
 from primecast.nn.losses import Loss
+from primecast.nn.pair_features import correlate_shifted
 
 
 class LagTSReconstruction(nn.Module):
-    """forward(x: (b, l, n), time_features) -> (b, h, n); time_features are accepted and not used. A reconstruction, see above.
+    """forward(x: (b, l, n), time_features) -> (b, h, n); time features are accepted, not used. A reconstruction.
 
     max_lag:     T; a quarter of the look-back when None.
     hidden:      units of the pair network.
     guidance:    weight of the loss that guides the lags. temperature: how sharply it picks the strongest correlation.
-    d_ff is d_model when None. norm: see layers.NORMS; the lags are found in the normalised windows.
+    d_ff is d_model when None. norm: see layers.NORMS; the lags are found in the normalized windows.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class LagTSReconstruction(nn.Module):
         time_features: Float[Tensor, "b t m"] | None,
         loss: Loss,
     ) -> Float[Tensor, ""]:
-        """The loss of the forecast, plus that of the lags by the weight `guidance`."""
+        """Return the loss of the forecast plus `guidance` times that of the lags."""
         forecast, lags, correlation = self._run(x)
         target = (correlation.abs() / self.temperature).softmax(-1)
         return loss(forecast, y) - self.guidance * (target * lags).sum(-1).mean()
@@ -97,7 +97,7 @@ class LagTSReconstruction(nn.Module):
     def _run(
         self, x: Float[Tensor, "b l n"]
     ) -> tuple[Float[Tensor, "b h n"], Float[Tensor, "b n n t"], Float[Tensor, "b n n t"]]:
-        """Forecast, log P_ij(t), and the R_ij(t) that guides it."""
+        """Return the forecast, log P_ij(t), and the R_ij(t) that guides it."""
         normal, restore = self.norm(x)
         series = normal.mT
         shifted = shift(series, self.max_lag)
@@ -108,11 +108,13 @@ class LagTSReconstruction(nn.Module):
             each = (weights[..., depth, None] * lags.exp()).flatten(-2)  # b n (n t): a_ij P_ij(t)
             z = layer(z, each @ shifted.flatten(1, 2))
         forecast = restore(self.head(self.norm_out(z)).mT)
-        return forecast, lags, lagged_correlation(series, shifted)
+        # R_ij(t) = (1/l) sum_s x_i(s) x_j(s - t): large at t when j leads i by t steps. No gradient.
+        correlation = correlate_shifted(series.detach(), shifted[..., : series.shape[-1]].detach())
+        return forecast, lags, correlation
 
 
 class PairLags(nn.Module):
-    """Two windows in; out: log of the distribution of the lag between them, and for each layer how much it counts.
+    """Log of the distribution of the lag between two windows, and the weight of the pair in each layer.
 
     A first layer over [x_i, x_j] is the sum of a layer over x_i and one over x_j: the pair itself is never built.
     """
@@ -132,7 +134,7 @@ class PairLags(nn.Module):
 
 
 class LagLayer(nn.Module):
-    """A post-norm layer that is told what the leaders of its channel do, then two linear layers on each token."""
+    """A post-norm layer that adds the aligned leaders of a channel, then two linear layers on each token."""
 
     def __init__(self, length: int, d_model: int, *, d_ff: int, dropout: float) -> None:
         super().__init__()
@@ -149,12 +151,6 @@ class LagLayer(nn.Module):
 
 
 def shift(series: Float[Tensor, "b n l"], max_lag: int) -> Float[Tensor, "b n t s"]:
-    """x_j(s - t) for t = 0 .. T and s = 0 .. l + T - 1; 0 outside of the window."""
+    """Return x_j(s - t) for t = 0 .. T and s = 0 .. l + T - 1; 0 outside of the window."""
     length = series.shape[-1] + max_lag
     return F.pad(series, (max_lag, max_lag)).unfold(-1, length, 1).flip(-2)
-
-
-def lagged_correlation(series: Float[Tensor, "b n l"], shifted: Float[Tensor, "b n t s"]) -> Float[Tensor, "b n n t"]:
-    """R_ij(t) = (1/l) sum_s x_i(s) x_j(s - t): large at t when j leads i by t steps. No gradient."""
-    length = series.shape[-1]
-    return torch.einsum("bis,bjts->bijt", series.detach(), shifted[..., :length].detach()) / length

@@ -1,4 +1,4 @@
-"""Timer-XL: patches of all channels are tokens; each looks at all patches up to its own time and foretells the next.
+"""Timer-XL: patches of all channels are tokens; each attends to all patches up to its own time and predicts the next.
 
     tokens   = Linear(p -> d) of each patch of p steps; patch i of channel c is token c t + i
     layers   = post-norm transformer blocks with time attention over the n t tokens, then one more LayerNorm
@@ -6,7 +6,7 @@
                forecast joins the window, which drops its oldest patch, until the horizon is reached ("rolling").
                Or Linear(d -> s) of each channel's last token: the whole horizon at once ("direct")
 
-Time attention: patch i of channel m asks, patch j of channel n answers, if j <= i; per head
+Time attention: query patch i of channel m attends to key patch j of channel n if j <= i; per head
 
     score = ( q . R(i - j) k  +  u [m = n]  +  v [m != n] ) / sqrt(size)
 
@@ -15,12 +15,12 @@ rotates by the number of the token instead, which depends on the order of the ch
 Liu et al., "Timer-XL: Long-Context Transformers for Unified Time Series Forecasting", ICLR 2025.
 
 Primed, every pair of channels has a primer, applied to keys before the rotation. At one patch it is that of
-iTransformer. At more, a query of patch i must not know what comes after it: its features are those of the steps up to
+iTransformer. At more, a query of patch i must not depend on later steps: its features are those of the steps up to
 the end of patch i, repeated backwards to the length of the look-back (`known_until`), so that one primer of one
 length serves all patches, and the last patch, from which the forecast is made, has the features of the whole window.
 
-Instance normalisation, as in the public code, uses mean and deviation of the whole window: through these two numbers
-early patches know of later ones in training. The forecast is made from the last patch, which has no later ones.
+Instance normalization, as in the public code, uses mean and std of the whole window: through these two numbers
+early patches depend on later ones in training. The forecast is made from the last patch, which has no later ones.
 
 Parameters without a primer: (p+1) d + E [4 (d^2+d) + 2 d f + f + d + 4 d + 2 h] + 2 d + (d+1) p; direct: (d+1) s.
 Letters: b batch, l look-back, s horizon, n channels, p steps of a patch, t patches, x tokens (n t), d model width,
@@ -30,6 +30,7 @@ f feed-forward width, E layers, h heads, g 1 or h, m hidden units of a head's pr
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -43,22 +44,22 @@ from primecast.nn.multi_head import MultiHeadAttention
 from primecast.nn.primer import PairFeatures, Primer, build_primer
 
 ROTARY = {
-    "time": "by the number of the patch, as the paper writes it: the order of the channels is of no matter",
-    "flattened": "by the number of the token, as the public code has it: the order of the channels matters",
+    "time": "by the number of the patch, as in the paper: the order of the channels does not matter",
+    "flattened": "by the number of the token, as in the public code: the order of the channels matters",
 }
 HEADS = {
-    "rolling": "every token foretells the patch after its own; forecasts are rolled on to the horizon",
-    "direct": "the last token of each channel foretells the whole horizon",
+    "rolling": "every token predicts the patch after its own; forecasts are rolled on to the horizon",
+    "direct": "the last token of each channel predicts the whole horizon",
 }
 TIME_MECHANISMS = ("dot", "differential", "gated")
-"""Mechanisms of attention that honour mask, bias and rotation; selective and directional take no mask."""
+"""Mechanisms of attention that support mask, bias and rotation; selective and directional take no mask."""
 
 
 # ---------------------------------------------------------------- time attention: mask, rotation, bias
 
 
 def causal_mask(channels: int, patches: int) -> Bool[Tensor, "x x"]:
-    """True where patch i of any channel may look at patch j of any channel: j <= i."""
+    """Return True where patch i of any channel may attend to patch j of any channel: j <= i."""
     past = torch.ones(patches, patches, dtype=torch.bool).tril()
     return past.repeat(channels, channels)
 
@@ -83,7 +84,7 @@ def rotation(index: Float[Tensor, "x"], size: int, *, base: float = 10000.0) -> 
 
 
 class ChannelBias(nn.Module):
-    """What is added to scaled scores: u / sqrt(size) within a channel, v / sqrt(size) between channels, per head."""
+    """A bias of scaled scores: u / sqrt(size) within a channel, v / sqrt(size) between channels, per head."""
 
     def __init__(self, n_heads: int, *, size: int) -> None:
         super().__init__()
@@ -101,9 +102,9 @@ class ChannelBias(nn.Module):
 
 
 def known_until(series: Float[Tensor, "b n l"], patch: int) -> Float[Tensor, "b t n l"]:
-    """For each patch, the windows as they were known at its end, the newest step last.
+    """Return for each patch the windows up to its end, the newest step last.
 
-    What is known is repeated backwards to the full length: a season that fits the patch looks the same at every
+    The known steps are repeated backwards to the full length: a season that fits the patch looks the same at every
     patch, and circular lags keep their meaning. The last patch has the windows as they are.
     """
     length = series.shape[-1]
@@ -113,7 +114,7 @@ def known_until(series: Float[Tensor, "b n l"], patch: int) -> Float[Tensor, "b 
 
 
 def over_patches(prime: Prime, patches: int) -> Prime:
-    """Primers of channel pairs at each asking patch, (b t) in the batch, laid out over all pairs of tokens."""
+    """Return primers of channel pairs at each query patch, (b t) in the batch, laid out over all pairs of tokens."""
     at_patch = prime.phi.unflatten(0, (-1, patches)).permute(0, 2, 3, 4, 1, 5)  # b g m n t n
     phi = at_patch[..., None].expand(*at_patch.shape, patches).flatten(5).flatten(3, 4)
     pairs = prime.pairs
@@ -130,7 +131,7 @@ class TimerXL(nn.Module):
 
     patch:  steps of a patch; it must divide the look-back. Without a primer the weights depend on neither look-back
             nor (rolling) horizon, and windows of any number of patches can be given.
-    n_time_features:  accepted and ignored: Timer-XL has no calendar tokens.
+    n_time_features: accepted and ignored: Timer-XL has no tokens of time features.
     d_ff:   4 d_model when None. norm: see layers.NORMS; at each roll the window is normalised anew.
     rotary: a name in ROTARY. head: a name in HEADS. mechanism: a name in TIME_MECHANISMS.
     modulate, zero_output, primer: as in iTransformer; a primer is one of pairs of channels, and so are the pairs it
@@ -164,30 +165,17 @@ class TimerXL(nn.Module):
         super().__init__()
         if patch < 1 or lookback % patch:
             raise InputError(f"lookback {lookback} is not a multiple of patch {patch}; give a patch that divides it")
-        for what, given, allowed in (
-            ("rotary", rotary, ROTARY),
-            ("head", head, HEADS),
-            ("mechanism of timer_xl", mechanism, TIME_MECHANISMS),
-        ):
-            if given not in allowed:
-                raise unknown(what, given, allowed)
+        _check_choices(rotary=rotary, head=head, mechanism=mechanism)
         self.horizon = horizon
         self.patch = patch
         self.rotary = rotary
         self.rolling = head == "rolling"
         self.norm = WindowNorm(norm, channels)
         self.embed = nn.Linear(patch, d_model)
+        attention: dict[str, Any] = {"dropout": dropout, "modulate": modulate, "zero_output": zero_output}
         self.blocks = nn.ModuleList(
             Block(
-                MultiHeadAttention(
-                    d_model,
-                    n_heads,
-                    mechanism=mechanism,
-                    dropout=dropout,
-                    modulate=modulate,
-                    depth=depth,
-                    zero_output=zero_output,
-                ),
+                MultiHeadAttention(d_model, n_heads, mechanism=mechanism, depth=depth, **attention),
                 d_model,
                 d_ff=d_ff or 4 * d_model,
                 dropout=dropout,
@@ -200,14 +188,9 @@ class TimerXL(nn.Module):
         self.norm_out = nn.LayerNorm(d_model)
         self.step = patch if self.rolling else horizon
         self.head = nn.Linear(d_model, self.step)
-        # Made last, so that everything else starts from the same random numbers with and without a primer.
+        # Built last, so that everything else starts from the same random numbers with and without a primer.
         self.primer = build_primer(
-            primer,
-            length=lookback,
-            d_model=d_model,
-            n_heads=n_heads,
-            tokens=channels,
-            layers=n_layers,
+            primer, length=lookback, d_model=d_model, n_heads=n_heads, tokens=channels, layers=n_layers
         )
 
     def forward(
@@ -221,7 +204,7 @@ class TimerXL(nn.Module):
         return torch.cat(steps, dim=1)[:, : self.horizon]
 
     def next_patches(self, x: Float[Tensor, "b l n"]) -> Float[Tensor, "b l n"]:
-        """What the tokens foretell, patch after patch: steps p to p + l, counted from the window's first."""
+        """Return what the tokens predict, patch after patch: steps p to p + l, counted from the window's first."""
         z, restore = self._encode(x)
         return restore(self.head(z).flatten(2).mT)
 
@@ -232,22 +215,22 @@ class TimerXL(nn.Module):
         time_features: Float[Tensor, "b w m"] | None,
         loss: Loss,
     ) -> Float[Tensor, ""]:
-        """Rolling: the loss of every token's next patch, the true past given; direct: that of the forecast.
+        """Return the loss of every token's next patch, given the true past (rolling), or of the forecast (direct).
 
         The patch after the last is known as far as y reaches: with a horizon shorter than a patch only its first
-        steps count. Losses see one patch at a time, so that those of a spectrum see what one token says.
+        steps count. The loss gets one patch at a time, so that a spectral loss transforms the output of one token.
         """
         if not self.rolling:
             return loss(self(x, time_features), y)
         truth = torch.cat([x, y], dim=1)[:, self.patch : self.patch + x.shape[1]]
         patches = zip(self.next_patches(x).split(self.patch, 1), truth.split(self.patch, 1), strict=True)
-        losses = [loss(told[:, : true.shape[1]], true) * (true.shape[1] / truth.shape[1]) for told, true in patches]
+        losses = [loss(y_hat[:, : true.shape[1]], true) * (true.shape[1] / truth.shape[1]) for y_hat, true in patches]
         return torch.stack(losses).sum()
 
     def _encode(
         self, x: Float[Tensor, "b l n"]
     ) -> tuple[Float[Tensor, "b n t d"], Callable[[Float[Tensor, "b w n"]], Float[Tensor, "b w n"]]]:
-        """Tokens of a window after all layers, and the way back to its level."""
+        """Return the tokens of a window after all layers, and the function that restores its level."""
         channels, patches = x.shape[2], x.shape[1] // self.patch
         if x.shape[1] != patches * self.patch or not patches:
             raise InputError(f"windows of {x.shape[1]} steps cannot be cut into patches of {self.patch}")
@@ -274,3 +257,13 @@ class TimerXL(nn.Module):
                 position=position,
             )
         return self.norm_out(z).unflatten(1, (channels, patches)), restore
+
+
+def _check_choices(*, rotary: str, head: str, mechanism: str) -> None:
+    for what, given, allowed in (
+        ("rotary", rotary, ROTARY),
+        ("head", head, HEADS),
+        ("mechanism of timer_xl", mechanism, TIME_MECHANISMS),
+    ):
+        if given not in allowed:
+            raise unknown(what, given, allowed)
