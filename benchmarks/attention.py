@@ -1,17 +1,17 @@
-"""What prime attention costs beside standard attention: core, memory, pair features.
+"""Cost of prime attention compared with standard attention: core, memory, pair features.
 
     python benchmarks/attention.py                                  # all parts, the whole grid
     python benchmarks/attention.py --part core --n 25 137 --d 128   # some of it
 
-core      forward + backward of the attention alone, 8 heads: q, k, v and the primer's phi and gains are given and a
-          gradient is asked for all of them. Heads lie in memory as a layer's projections leave them.
-memory    peak of the same, in fresh processes (see measure.py).
+core      forward + backward of the attention alone, 8 heads: q, k, v and the primer's phi and gains are inputs, and
+          all of them get a gradient. Heads have the memory layout that a layer's projections give.
+memory    peak memory of the same, in fresh processes (see measure.py).
 features  from windows (b, n, 96) to phi with 16 hidden units, full features, forward + backward to the parameters;
-          against scaled_dot_product_attention alone, and against the whole layer with its four projections.
+          compared with scaled_dot_product_attention alone and with the whole layer with its four projections.
 
-Contenders: "sdpa" is torch's scaled_dot_product_attention, in whatever way torch chooses; "materialised" builds F from
-phi and gains and uses it as the paper prints it, "F given" does not count the building; "dense r" has r hidden units
-that all heads read, "rho m" has m units for each head.
+Contenders: "sdpa" is torch's scaled_dot_product_attention with the kernel torch chooses; "materialised" builds F from
+phi and gains and applies the paper's formula, "F given" does not include building F; "dense r" has r hidden units
+shared by all heads, "rho m" has m units per head.
 
 Letters: b batch, n tokens, d width, k head size.
 """
@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import measure
-from measure import HERE, Others, Rows, interleaved
+from measure import HERE, Others, Rows, time_interleaved
 from primecast.models.presets import published
 from primecast.nn.attention import Prime, attend
 from primecast.nn.multi_head import MultiHeadAttention
@@ -36,10 +36,10 @@ from primecast.nn.primer import Primer
 HEADS, LOOKBACK, UNITS = 8, 96, 16
 TOKENS, WIDTHS = (8, 25, 137, 321, 862, 2048), (128, 256, 512)
 SETS = {8: "Exchange", 25: "Weather", 137: "Solar-Energy", 321: "ECL", 862: "Traffic"}
-"""Whose batch in the paper a number of tokens has; Weather's 21 channels come with 4 calendar features. Others have 1."""
+"""Tokens -> the data set whose batch size in the paper is used; Weather has 21 channels and 4 time features. Else 1."""
 
 BAR_SHAPES = ((2, 321, 512), (1, 862, 128))
-"""b, n, d at which the bars on dense primers and on features are set."""
+"""b, n, d of the bars on dense primers and on features."""
 FEATURE_SHAPES = ((128, 11, 256), (128, 25, 128), (4, 137, 128), *BAR_SHAPES)
 
 DENSE = {"dense 4": 4, "dense 16": 16}
@@ -49,7 +49,7 @@ CONTENDERS = ("sdpa", *GROUPED, *DENSE, *MATERIALISED)
 QUICK_CONTENDERS = ("sdpa", "rho 1", "rho 2", "dense 16", "materialised")
 
 FILTERS_AT_MOST = 2**29
-"""Bytes of F up to which the materialised form is run: it holds more than ten of them."""
+"""Largest F in bytes for which the materialised form is run: it holds more than ten tensors of that size."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Shape:
 
     @property
     def filters(self) -> int:
-        """Bytes of F in float32."""
+        """Return the bytes of F in float32."""
         return 4 * self.b * self.n**2 * self.d
 
 
@@ -75,7 +75,7 @@ def grid(tokens: Sequence[int], widths: Sequence[int]) -> Iterator[Shape]:
 
 
 def make_inputs(shape: Shape, what: str, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """The leaves of a contender and, as `up`, the gradient that arrives at its output."""
+    """Return the input tensors of a contender and, as `up`, the gradient of its output."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(*size: int, scale: float = 1.0) -> Tensor:
@@ -96,7 +96,7 @@ def make_inputs(shape: Shape, what: str, dtype: torch.dtype = torch.float32) -> 
 
 
 def run(what: str, given: dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """Output and gradients of one forward and backward pass."""
+    """Return output and gradients of one forward and backward pass."""
     q, k, v, up = given["q"], given["k"], given["v"], given["up"]
     if what == "sdpa":
         out = F.scaled_dot_product_attention(q, k, v)
@@ -110,7 +110,7 @@ def run(what: str, given: dict[str, Tensor]) -> tuple[Tensor, ...]:
 
 
 def check() -> None:
-    """That what is timed is right: every contender against the paper's formula, values and gradients."""
+    """Compare values and gradients of every contender with the paper's formula."""
     shape = Shape(3, 11, HEADS * 5)
     for what in (*GROUPED, *DENSE):
         for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
@@ -136,13 +136,15 @@ def core(rows: Rows, arguments: argparse.Namespace) -> None:
             continue
         given = {what: make_inputs(shape, what) for what in contenders}
         with Others() as others:
-            timings = interleaved({what: _call(what, given[what]) for what in contenders}, seconds=arguments.seconds)
+            timings = time_interleaved(
+                {what: _call(what, given[what]) for what in contenders}, seconds=arguments.seconds
+            )
         rows.put_timings(timings, others, against="sdpa", **case)
         measure.show_timings(f"core, b {shape.b}, n {shape.n}, d {shape.d}; others {others.cores}", timings, "sdpa")
 
 
 def contenders_at(shape: Shape, contenders: Sequence[str]) -> list[str]:
-    """Those that fit into memory and, at the largest size, into the time: there one dense primer is enough."""
+    """Return the contenders that fit into memory; at the largest size only one dense primer is timed."""
     large = set(MATERIALISED) if shape.filters > FILTERS_AT_MOST else set()
     slow = {"dense 4"} if shape.n > 1000 else set()
     return [what for what in contenders if what not in large | slow]
@@ -156,7 +158,7 @@ def _call(what: str, given: dict[str, Tensor]) -> Callable[[], object]:
 
 
 def memory(rows: Rows, arguments: argparse.Namespace) -> None:
-    """With the C library's allocator as it is, and told to keep large blocks: large temporaries make a difference."""
+    """Measure with the allocator's defaults and with large blocks kept, which matters for large temporaries."""
     contenders = ("dense 16", "materialised") if arguments.quick else ("sdpa", "rho 2", "dense 16", "materialised")
     for shape, keep, what in product((Shape(*bar) for bar in BAR_SHAPES), (False, True), contenders):
         case = {**vars(shape), "keep_blocks": keep}
@@ -175,8 +177,8 @@ def memory(rows: Rows, arguments: argparse.Namespace) -> None:
 
 
 def memory_job(b: int, n: int, d: int, keep_blocks: bool, what: str, passes: int) -> dict[str, int]:
-    """In a process of its own. A pass over next to nothing comes first, so that the libraries are loaded either way."""
-    measure.settle(keep_blocks=keep_blocks)
+    """Run in a process of its own; a tiny pass first loads the libraries in either case."""
+    measure.prepare_process(keep_blocks=keep_blocks)
     run(what, make_inputs(Shape(1, 2, HEADS), what))
     given = make_inputs(Shape(b, n, d), what)
     for _ in range(passes):
@@ -193,7 +195,7 @@ def features(rows: Rows, arguments: argparse.Namespace) -> None:
         if arguments.resume and rows.settled(*(f"{measure.case_id(vars(shape))} {what}" for what in calls)):
             continue
         with Others() as others:
-            timings = interleaved(calls, seconds=arguments.seconds)
+            timings = time_interleaved(calls, seconds=arguments.seconds)
         rows.put_timings(timings, others, against="sdpa", **vars(shape))
         measure.show_timings(f"features, b {shape.b}, n {shape.n}, d {shape.d}; others {others.cores}", timings, "sdpa")
 
@@ -227,7 +229,7 @@ def main() -> None:
     if arguments.job:
         print(json.dumps(memory_job(**json.loads(arguments.job))))
         return
-    measure.settle()
+    measure.prepare_process()
     arguments.bars = not (arguments.n or arguments.d)
     arguments.n = arguments.n or ((25, 137, 862) if arguments.quick else TOKENS)
     arguments.d = arguments.d or ((128,) if arguments.quick else WIDTHS)

@@ -1,11 +1,11 @@
-"""What it takes to have primecast: packages and megabytes, seconds of import, seconds to the first forecast.
+"""Cost of installing and starting primecast: packages, megabytes, import time, time to the first forecast.
 
     python benchmarks/install.py --prepare     # environments under benchmarks/.envs, once; needs the package index
     python benchmarks/install.py               # all parts
 
-install  wheels that pip gathers, in number and megabytes, for primecast, neuralforecast and darts, with torch pinned to
-         the same build; torch's own wheel is left out, and the packages torch brings are given apart.
-import   a fresh interpreter that imports, less one that does nothing; in turn, medians.
+install  number and megabytes of the wheels that pip collects for primecast, neuralforecast and darts, with torch pinned
+         to the same build; torch's own wheel is not counted, and the packages torch needs are listed separately.
+import   a fresh interpreter that imports minus one that does nothing; interleaved, medians.
 demo     from the start of the command `primecast demo` to the first line of its first forecast.
 
 The reduced grid needs no preparation: it leaves out `install` and the peers and uses the environment it runs in.
@@ -34,7 +34,7 @@ REQUIREMENTS = {
     "darts": "darts[torch]",
 }
 LOOP_NEEDS = {"darts": "neuralforecast"}
-"""What the training loop of loops.py needs in an environment beside its package; not counted."""
+"""What the training loop of loops.py needs besides its package; not counted."""
 
 IMPORTS = {
     "python": ("primecast", "pass"),
@@ -45,14 +45,14 @@ IMPORTS = {
     "darts": ("darts", "import darts"),
     "darts, its models": ("darts", "from darts.models import TSMixerModel"),
 }
-"""What is imported -> the environment, and the statement."""
+"""Label -> environment and import statement."""
 
 
 # ---------------------------------------------------------------- environments
 
 
 def prepare() -> None:
-    """Gather wheels and make the environments from them; what is there stays, but primecast is always built anew."""
+    """Collect wheels and make the environments; existing ones are kept, primecast is always built again."""
     for name, requirement in REQUIREMENTS.items():
         folder = ENVS / "wheels" / name
         if not _holds(folder, _needs(name)):
@@ -66,7 +66,7 @@ def prepare() -> None:
 
 
 def _needs(name: str) -> str:
-    """What a folder was made for; primecast's needs change."""
+    """Return what a folder must hold; primecast's dependencies change."""
     if name != "primecast":
         return REQUIREMENTS[name]
     return json.dumps(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"])
@@ -90,7 +90,7 @@ def _environment(name: str) -> None:
 
 
 def build_primecast() -> None:
-    """The package as it is now, into its environment and among its wheels."""
+    """Build the current package and install it into its environment."""
     wheels = ENVS / "wheels" / "primecast"
     for old in wheels.glob("primecast-*.whl"):
         old.unlink()
@@ -100,7 +100,7 @@ def build_primecast() -> None:
 
 
 def _pip(*words: object, python: Path | str = sys.executable) -> None:
-    """With the interpreter's own pip; an option of the user's (an index, a certificate) holds."""
+    """Run the interpreter's own pip, with the user's configuration (index, certificate)."""
     command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -111,7 +111,7 @@ def _pip(*words: object, python: Path | str = sys.executable) -> None:
 
 
 def install(rows: Rows, arguments: argparse.Namespace) -> None:
-    """Counted, not timed: nothing here depends on how busy the machine is."""
+    """Count packages and megabytes; the result does not depend on how busy the machine is."""
     if arguments.quick:
         return
     build_primecast()
@@ -127,7 +127,7 @@ def install(rows: Rows, arguments: argparse.Namespace) -> None:
             megabytes=round(sum(wheels.values()) / 1e6, 2),
             packages_beyond_torch=len(beyond),
             megabytes_beyond_torch=round(sum(beyond.values()) / 1e6, 2),
-            of="wheel files, without torch's own; beyond torch: without those that torch needs either",
+            of="wheel files, without torch's own; beyond torch: also without those that torch needs",
         )
     header = ("what", "packages", "MB", "beyond torch's: packages", "MB")
     fields = ("what", "packages", "megabytes", "packages_beyond_torch", "megabytes_beyond_torch")
@@ -135,7 +135,7 @@ def install(rows: Rows, arguments: argparse.Namespace) -> None:
 
 
 def wheels_of(name: str) -> dict[str, int]:
-    """Package -> bytes of its wheel."""
+    """Return package -> bytes of its wheel."""
     return {path.name.split("-")[0].lower(): path.stat().st_size for path in (ENVS / "wheels" / name).glob("*.whl")}
 
 
@@ -181,11 +181,11 @@ def demo(rows: Rows, arguments: argparse.Namespace) -> None:
 
 
 FORECAST_LINE = re.compile(r"\b\d{4}-\d{2}-\d{2} \d{2}:\d{2}\b.*\d\.\d")
-"""A time and a number: a row of the table of forecasts."""
+"""A time and a number: a row of the forecast table."""
 
 
 def run_demo(command: Path) -> tuple[float, float]:
-    """Seconds until the first row of the forecast is on the screen, and until the command has ended."""
+    """Return the seconds until the first forecast row is printed and until the command ends."""
     with tempfile.TemporaryDirectory() as folder:
         began, first = time.perf_counter(), None
         process = subprocess.Popen(
@@ -220,7 +220,7 @@ def main() -> None:
     parser = measure.parser(__doc__, list(PARTS))
     parser.add_argument("--prepare", action="store_true", help="make the environments and do nothing else")
     arguments = parser.parse_args()
-    measure.settle()
+    measure.prepare_process()
     if arguments.prepare:
         prepare()
         return

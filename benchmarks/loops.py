@@ -1,14 +1,14 @@
-"""One training loop, timed from within: a process of its own, so that each peer can run in its own environment.
+"""One training loop, timed by hooks in a process of its own, so that each library runs in its own environment.
 
     python benchmarks/loops.py --job '{"loop": "primecast", "steps": 240, "skip": 40}'
 
-Everybody trains the same thing: an iTransformer with standard attention at its official ETTh1 settings (width and
-feed-forward width 256, 2 layers, 8 heads, dropout 0.1, instance norm, 7 channels, no calendar features), look-back and
+All train the same model: an iTransformer with standard attention at its official ETTh1 settings (width and
+feed-forward width 256, 2 layers, 8 heads, dropout 0.1, instance norm, 7 channels, no time features), look-back and
 horizon 96, batches of 32 of the same 8449 windows, squared error, Adam at 1e-4, float32, one thread. Progress bars,
 checkpoints, loggers, summaries and validation are off.
 
-A step begins when the model is called in training mode: hooks note these times, the first `skip` steps count as set-up,
-and what is reported are windows per second from the beginning of step `skip` to that of step `steps`.
+A step begins when the model is called in training mode: hooks record these times. The first `skip` steps are set-up;
+the result is windows per second from the beginning of step `skip` to that of step `steps`.
 
 primecast         `primecast.training.loop.fit`
 dataloader        the usual loop: Dataset with __getitem__, shuffling DataLoader without workers, torch's default Adam
@@ -35,7 +35,7 @@ WIDTH, LAYERS, HEADS, DROPOUT, RATE = 256, 2, 8, 0.1, 1e-4
 
 
 def make_series() -> np.ndarray:
-    """Hourly in look, standardised: a daily wave and a wandering level per channel."""
+    """Return a standardized hourly-like series: a daily wave and a random walk per channel."""
     random = np.random.default_rng(0)
     level = random.normal(size=(ROWS, CHANNELS)).cumsum(0) / 30
     wave = np.sin(2 * np.pi * np.arange(ROWS)[:, None] / 24 + random.uniform(0, 6, CHANNELS))
@@ -44,15 +44,15 @@ def make_series() -> np.ndarray:
 
 
 class Clock:
-    """Notes when a model is called in training mode."""
+    """Record when a model is called in training mode."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
 
-    def watch(self, model: nn.Module) -> None:
-        model.register_forward_pre_hook(self._note)
+    def attach(self, model: nn.Module) -> None:
+        model.register_forward_pre_hook(self._record)
 
-    def _note(self, model: nn.Module, _: object) -> None:
+    def _record(self, model: nn.Module, _: object) -> None:
         if model.training:
             self.times.append(time.perf_counter())
 
@@ -69,8 +69,8 @@ def primecast_loop(series: np.ndarray, clock: Clock, steps: int) -> nn.Module:
         return Windows(torch.from_numpy(rows), None, start=0, lookback=LOOKBACK, horizon=HORIZON)
 
     model = _our_model()
-    clock.watch(model)
-    few = windows(series[: LOOKBACK + HORIZON])  # fit wants validation windows: one is enough
+    clock.attach(model)
+    few = windows(series[: LOOKBACK + HORIZON])  # fit needs validation windows: one is enough
     fit(
         model,
         windows(series),
@@ -104,7 +104,7 @@ def _our_model() -> nn.Module:
 
 
 class WindowDataset(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Windows as they are usually cut: one at a time."""
+    """The usual data set: one window at a time."""
 
     def __init__(self, series: np.ndarray) -> None:
         self.series = series
@@ -119,7 +119,7 @@ class WindowDataset(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]])
 
 def dataloader_loop(series: np.ndarray, clock: Clock, steps: int, *, fused: bool = False) -> nn.Module:
     model = _our_model()
-    clock.watch(model)
+    clock.attach(model)
     loader = torch.utils.data.DataLoader(WindowDataset(series), batch_size=BATCH, shuffle=True, drop_last=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=fused or None)
     criterion = nn.MSELoss()
@@ -170,7 +170,7 @@ def neuralforecast_loop(series: np.ndarray, clock: Clock, steps: int) -> nn.Modu
     hours = pd.date_range("2016-07-01", periods=ROWS, freq="h")
     frame = pd.concat(pd.DataFrame({"unique_id": f"c{c}", "ds": hours, "y": series[:, c]}) for c in range(CHANNELS))
     forecast = NeuralForecast(models=[model], freq="h")
-    clock.watch(forecast.models[0])
+    clock.attach(forecast.models[0])
     forecast.fit(frame)
     return forecast.models[0]
 
@@ -183,7 +183,7 @@ def darts_loop(series: np.ndarray, clock: Clock, steps: int) -> nn.Module:
     class Watched(NeuralForecastModel):  # type: ignore[misc]  # darts makes its module inside fit
         def _create_model(self, sample: Any) -> nn.Module:
             module = super()._create_model(sample)
-            clock.watch(module)
+            clock.attach(module)
             return module
 
     model = Watched(

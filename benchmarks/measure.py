@@ -1,14 +1,13 @@
-"""How everything here is measured.
+"""Time and memory measurements, and the rows they are stored in.
 
-Time:    contenders in turn, A B C, C B A, A B C ...; a sample repeats its call until it lasts 30 ms; a figure is a
-         median with its quartiles, a comparison the ratio of two medians of one run. One thread.
-Memory:  the peak resident memory of a fresh process, less that of the same process having made its inputs only.
-Rows:    one JSON object per line, written as soon as it is measured; each says on what machine, with what versions and
-         of which commit, and how many cores other processes used meanwhile (`others`): a row of a busy machine tells on
-         itself and is provisional.
+Time:    contenders are interleaved, A B C, C B A, A B C ...; a sample repeats its call until it lasts 30 ms; a value is
+         a median with its quartiles, a comparison the ratio of two medians of one run. One thread.
+Memory:  the peak resident memory of a fresh process minus that of the same process after making its inputs only.
+Rows:    one JSON object per line, written as soon as it is measured, with machine, versions, commit and the number of
+         cores that other processes used meanwhile (`others`): a row of a busy machine is provisional.
 
-The allocator is told to keep large blocks, as `primecast.training.loop.fit` does, for all contenders alike; where memory
-is measured without that, the row says so.
+The allocator keeps large blocks for all contenders, as in `primecast.training.loop.fit`; rows of memory measured
+without that have `keep_blocks` false.
 """
 
 import argparse
@@ -41,14 +40,14 @@ ROOT = HERE.parent
 RESULTS, QUICK, ENVS = HERE / "results", HERE / ".quick", HERE / ".envs"
 
 SAMPLE = 0.03
-"""Seconds a sample lasts at least: much longer than a tick of the clock or a visit of the scheduler."""
+"""Minimum seconds of a sample: much longer than the resolution of the clock and a time slice of the scheduler."""
 
 BUSY = 0.15
-"""Cores in use by others above which a row is provisional; an idle system needs a few hundredths."""
+"""Cores used by other processes above which a row is provisional; an idle system uses a few hundredths."""
 
 
-def settle(*, keep_blocks: bool = True) -> None:
-    """What every process that measures does first."""
+def prepare_process(*, keep_blocks: bool = True) -> None:
+    """Set threads, seed and allocator; every process that measures calls this first."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     if keep_blocks:
@@ -69,14 +68,14 @@ class Timing:
     inner: int
 
 
-def interleaved(
+def time_interleaved(
     calls: Mapping[str, Callable[[], object]], *, seconds: float, fewest: int = 5, most: int = 31
 ) -> dict[str, Timing]:
-    """Time calls in turn: each has its share of `seconds`, or `fewest` samples (3 where a call takes over 2 s)."""
+    """Time calls in alternating order: `seconds` is divided among them, at least `fewest` samples (3 above 2 s)."""
     inner, rounds = {}, {}
     for name, call in calls.items():
         once = sample(call)
-        if once < 1:  # the first call also loads, allocates and plans: of a short one that is much
+        if once < 1:  # the first call also loads, allocates and plans, which dominates a short one
             once = sample(call)
         inner[name] = max(1, math.ceil(SAMPLE / once))
         fits = int(seconds / len(calls) / (inner[name] * once))
@@ -103,7 +102,7 @@ def summarize(values: Sequence[float], inner: int = 1) -> Timing:
 
 
 def sample(call: Callable[[], object], inner: int = 1) -> float:
-    """Seconds per call over `inner` calls in a row."""
+    """Return the seconds per call over `inner` consecutive calls."""
     began = time.perf_counter()
     for _ in range(inner):
         call()
@@ -114,7 +113,7 @@ def sample(call: Callable[[], object], inner: int = 1) -> float:
 
 
 def peak_bytes() -> int:
-    """The most resident memory this process ever had. Not getrusage, which counts the parent's before exec too."""
+    """Return the peak resident memory of this process; getrusage would include the parent's before exec."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -124,7 +123,7 @@ def peak_bytes() -> int:
 def run_fresh(
     script: Path, job: Mapping[str, object], *, python: Path | str = sys.executable, timeout: float = 900
 ) -> dict[str, Any]:
-    """Run `script --job JOB` in a process of its own; its last line of output is its answer."""
+    """Run `script --job JOB` in a new process and return the JSON of its last line of output."""
     command = [str(python), str(script), "--job", json.dumps(job)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment())
     if done.returncode:
@@ -135,7 +134,7 @@ def run_fresh(
 
 
 def peer_python(name: str) -> Path:
-    """The interpreter of an environment that `install.py --prepare` made."""
+    """Return the interpreter of an environment that `install.py --prepare` made."""
     python = ENVS / name / "bin" / "python"
     if not python.exists():
         raise SystemExit(f"{python} is missing: run python benchmarks/install.py --prepare first")
@@ -143,7 +142,7 @@ def peer_python(name: str) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """One thread everywhere, and nothing of this process's Python in another's."""
+    """Return environment variables with one thread everywhere and without this process's Python paths."""
     kept = {
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     }
@@ -152,7 +151,7 @@ def environment() -> dict[str, str]:
 
 
 class Others:
-    """Cores that processes other than this one and its children used: `with Others() as others: ...; others.cores`."""
+    """Cores used by processes other than this one and its children: `with Others() as others: ...; others.cores`."""
 
     cores: float | None = None
 
@@ -182,7 +181,7 @@ class Others:
 
 @cache
 def stamp() -> dict[str, object]:
-    """Where and with what a row was measured."""
+    """Return the machine, versions and commit of a row."""
     packages = ("torch", "numpy", "pandas", "primecast")
     return {
         "machine": {
@@ -215,7 +214,7 @@ def _commit() -> str:
 
 @dataclass
 class Rows:
-    """The rows of one part, by id, in the order in which they were first measured; one measured again is replaced."""
+    """The rows of one part by id, in the order of their first measurement; a new measurement replaces a row."""
 
     path: Path
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -227,11 +226,11 @@ class Rows:
         return cls(path, {row["id"]: row for row in map(json.loads, lines)})
 
     def settled(self, *names: str) -> bool:
-        """Whether all these rows are there and were measured undisturbed."""
+        """Return whether all these rows exist and are not provisional."""
         return all(name in self.rows and not self.rows[name]["provisional"] for name in names)
 
     def put(self, name: str, others: Others | None, **values: object) -> None:
-        """others: None for what is counted, not timed; it does not depend on how busy the machine is."""
+        """Store a row; others is None for counts, which do not depend on how busy the machine is."""
         cores = None if others is None else others.cores
         provisional = others is not None and (cores is None or cores > BUSY)
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -241,7 +240,7 @@ class Rows:
         write_bytes_atomically(self.path, text.encode())
 
     def put_timings(self, timings: Mapping[str, Timing], others: Others, *, against: str, **values: object) -> None:
-        """One row per contender, named after its case, with its ratio to the contender `against`."""
+        """Store one row per contender with its ratio to the contender `against`."""
         case = case_id(values)
         for what, timing in timings.items():
             ratio = round(timing.seconds / timings[against].seconds, 4)
@@ -255,7 +254,7 @@ def case_id(values: Mapping[str, object]) -> str:
 
 
 def read_rows(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """part -> id -> row, of all parts there are."""
+    """Return part -> id -> row of all parts in the folder."""
     return {path.stem: Rows.open(folder, path.stem).rows for path in sorted(folder.glob("*.jsonl"))}
 
 
@@ -286,11 +285,11 @@ def show_timings(title: str, timings: Mapping[str, Timing], against: str) -> Non
 
 
 def parser(description: str | None, parts: Sequence[str]) -> argparse.ArgumentParser:
-    """The options that all three benchmarks share."""
+    """Return a parser with the options that all three benchmarks share."""
     found = argparse.ArgumentParser(description=(description or "").split("\n", 1)[0])
     found.add_argument("--part", "--only", dest="parts", nargs="+", choices=parts, default=list(parts))
     found.add_argument("--quick", action="store_true", help=f"a reduced grid, rows into {QUICK.relative_to(ROOT)}")
-    found.add_argument("--resume", action="store_true", help="leave out what was measured before and undisturbed")
+    found.add_argument("--resume", action="store_true", help="skip rows that exist and are not provisional")
     found.add_argument("--job", help=argparse.SUPPRESS)
     return found
 

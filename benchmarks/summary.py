@@ -1,9 +1,9 @@
-"""What the rows come to: one figure for each bar, as summary.json, a table and plots.
+"""Summarize the rows: one value for each bar, as summary.json, a table and plots.
 
     python benchmarks/summary.py            # from benchmarks/results
-    python benchmarks/summary.py --quick    # from the rows of the reduced grid; what it leaves out has no value
+    python benchmarks/summary.py --quick    # from the rows of the reduced grid; missing values are null
 
-Nothing is measured here. A figure without its rows is null and not met; one of a busy machine's rows is provisional.
+Nothing is measured here. A value without its rows is null and not met; one from provisional rows is provisional.
 """
 
 import argparse
@@ -29,19 +29,19 @@ Row = dict[str, Any]
 Table = dict[str, dict[str, Row]]
 """part -> id -> row"""
 Found = tuple[float, list[Row]]
-"""A figure and the rows it comes from."""
+"""A value and the rows it comes from."""
 
 PRIME = "prime, 2 units per head"
 ALLOCATORS = ("keep_blocks=False ", "keep_blocks=True ")
 
 
 class Missing(Exception):
-    """The rows of a figure have not been measured."""
+    """The rows of a value have not been measured."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure that must be at most (or at least) so much, and how it comes from the rows."""
+    """A bound on a value, and the function that computes the value from the rows."""
 
     what: str
     bar: float
@@ -49,7 +49,7 @@ class Bar:
     at_least: bool = False
 
 
-# ---------------------------------------------------------------- from rows to figures
+# ---------------------------------------------------------------- from rows to values
 
 
 def row_of(rows: Table, part: str, name: str) -> Row:
@@ -70,7 +70,7 @@ def worst_core(what: str) -> Callable[[Table], Found]:
 
 
 def smaller_gain(part: str, measured: str, variants: tuple[str, ...] = ("",)) -> Callable[[Table], Found]:
-    """Of materialised over dense, the smallest of the two shapes and all variants."""
+    """Return the ratio of materialised to dense, the smallest over the two shapes and all variants."""
 
     def find(rows: Table) -> Found:
         found = []
@@ -92,7 +92,7 @@ def value_of(part: str, name: str, measured: str, scale: float = 1.0) -> Callabl
 
 
 def exponent(measured: str, middle: str = "") -> Callable[[Table], Found]:
-    """The slope of a straight line through the logarithms."""
+    """Return the slope of a straight line through the logarithms."""
 
     def find(rows: Table) -> Found:
         found = growth_rows(rows, f"{middle}{PRIME}")
@@ -188,7 +188,7 @@ COLOURS = {"sdpa": "#4a4a4a", "rho 1": "#2a9d8f", "rho 2": "#1d6fa5", "rho 4": "
 
 
 def core_figure(rows: Table) -> Figure:
-    """Cost relative to SDPA by number of tokens, one panel per width."""
+    """Draw the cost relative to SDPA by number of tokens, one panel per width."""
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     axes: list[Axes] = list(figure.subplots(1, len(WIDTHS), sharey=True))
     paper = {
@@ -233,7 +233,7 @@ def growth_figure(rows: Table) -> Figure:
 
 
 def training_figure(rows: Table) -> Figure:
-    """Left: a prime step relative to a standard one. Right: the training loop beside others."""
+    """Draw a prime step relative to a standard one (left) and the training loops (right)."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     found = [row for row in rows.get("steps", {}).values() if row["what"] == PRIME]

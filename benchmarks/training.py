@@ -1,14 +1,14 @@
-"""What prime attention costs in training, and what the training loop costs beside others.
+"""Cost of prime attention in training, and of the training loop compared with other libraries.
 
     python benchmarks/training.py                                   # all parts
     python benchmarks/training.py --part steps --dataset Weather    # one of them, at one shape
 
-steps     whole training steps of iTransformer (forward, squared error, backward, fused Adam), standard against prime
+steps     whole training steps of iTransformer (forward, squared error, backward, fused Adam), standard and prime
           with full features and one or two units per head, 96 -> 96, at the shapes and settings of the presets (see
-          primecast.models.presets), on random walks with calendar features where the data set has dates.
+          primecast.models.presets), on random walks with time features where the data set has dates.
 original  one step at the width and batch of iTransformer's own Traffic script (862 channels, width 512, batch 16), in
           fresh processes: peak memory of the whole process, and seconds.
-growth    time and memory of a step by number of channels, at the paper's Traffic settings with batch 1 and no time features.
+growth    time and memory of a step by number of channels, at the paper's Traffic settings, batch 1, no time features.
 loop      windows per second of a training loop, see loops.py; peers in environments made by `install.py --prepare`.
 """
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import measure
-from measure import HERE, Others, Rows, interleaved
+from measure import HERE, Others, Rows, time_interleaved
 from primecast.data.catalog import CATALOG
 from primecast.data.windows import calendar_features
 from primecast.experiments.spec import Spec, resolve
@@ -62,7 +62,7 @@ def make_step(
     batch: int | None = None,
     time_features: bool = True,
 ) -> Callable[[], float]:
-    """A model, its optimizer and one batch, and what a step does with them."""
+    """Return a function that makes one training step of a new model on one batch."""
     settings = {"primer.hidden": HEADS * PRIMES[what], "primer.grouped": True} if what in PRIMES else {}
     attention = "prime" if what in PRIMES else "standard"
     plan = resolve(Spec(dataset=dataset, attention=attention, preset=preset, horizon=HORIZON, settings=settings))
@@ -70,7 +70,7 @@ def make_step(
     channels = channels or CATALOG[dataset].channels
     generator = torch.Generator().manual_seed(0)
     walks = torch.randn(batch, LOOKBACK + HORIZON, channels, generator=generator).cumsum(1)
-    calendar = _calendar(dataset, batch) if time_features and CATALOG[dataset].time_features else None
+    calendar = time_features_of(dataset, batch) if time_features and CATALOG[dataset].time_features else None
     model = create_model(
         "itransformer",
         lookback=LOOKBACK,
@@ -95,8 +95,8 @@ def make_step(
     return step
 
 
-def _calendar(dataset: str, batch: int) -> Tensor:
-    """Marks of windows that start a week and an hour apart."""
+def time_features_of(dataset: str, batch: int) -> Tensor:
+    """Return the time features of windows that start a week and an hour apart."""
     steps = LOOKBACK + HORIZON
     starts = pd.date_range("2016-07-01", periods=batch, freq="169h")
     return torch.stack(
@@ -105,7 +105,7 @@ def _calendar(dataset: str, batch: int) -> Tensor:
 
 
 def check() -> None:
-    """That what is timed trains: a few steps on one batch bring the loss down."""
+    """Check that what is timed trains: a few steps on one batch reduce the loss."""
     for what in CONTENDERS:
         step = make_step("ETTh1", "official", what, batch=4)
         first = step()
@@ -125,7 +125,7 @@ def steps(rows: Rows, arguments: argparse.Namespace) -> None:
                 continue
             calls = {what: make_step(dataset, preset, what) for what in CONTENDERS}
             with Others() as others:
-                timings = interleaved(calls, seconds=arguments.seconds)
+                timings = time_interleaved(calls, seconds=arguments.seconds)
             rows.put_timings(timings, others, against="standard", **case)
             measure.show_timings(f"step, {dataset}, {preset} preset; others {others.cores}", timings, "standard")
 
@@ -134,7 +134,7 @@ def steps(rows: Rows, arguments: argparse.Namespace) -> None:
 
 
 def step_job(steps: int, **case: Any) -> dict[str, object]:
-    """In a process of its own: a small step, so that the libraries are loaded, then steps of the case."""
+    """Run in a process of its own: a small step that loads the libraries, then the steps of the case."""
     make_step("ETTh1", "official", case["what"], batch=2)()
     step = make_step(**case)
     seconds = [measure.sample(step) for _ in range(steps)]
@@ -168,7 +168,7 @@ def growth(rows: Rows, arguments: argparse.Namespace) -> None:
         if not (arguments.resume and rows.settled(*names)):
             calls = {what: make_step(what=what, **case) for what in contenders}  # type: ignore[arg-type]
             with Others() as others:
-                timings = interleaved(calls, seconds=arguments.seconds / 2)
+                timings = time_interleaved(calls, seconds=arguments.seconds / 2)
             rows.put_timings(timings, others, against="standard", **identity)
             measure.show_timings(f"step, {channels} channels; others {others.cores}", timings, "standard")
         for what in contenders:
@@ -194,11 +194,11 @@ def growth(rows: Rows, arguments: argparse.Namespace) -> None:
     )
 
 
-# ---------------------------------------------------------------- the loop beside others
+# ---------------------------------------------------------------- the training loop compared with others
 
 
 def loop(rows: Rows, arguments: argparse.Namespace) -> None:
-    """Processes in turn, so that a slow minute of the machine is everybody's."""
+    """Interleave the processes, so that a slow minute of the machine affects all loops."""
     chosen = {name: env for name, env in LOOPS.items() if env is None or not arguments.quick}
     if arguments.resume and rows.settled(*chosen):
         return
@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--dataset", nargs="+", choices=CASES["paper"])
     parser.add_argument("--seconds", type=float, help="of sampling per case")
     arguments = parser.parse_args()
-    measure.settle()
+    measure.prepare_process()
     if arguments.job:
         print(json.dumps(step_job(**json.loads(arguments.job))))
         return

@@ -141,7 +141,8 @@ def test_importing_primecast_imports_nothing_heavy_and_takes_under_0_3_seconds()
     ("module", "unwanted"),
     [("primecast.nn.attention", "pandas"), ("primecast.nn.primer", "pandas"), ("primecast.nn.losses", "pandas"),
      ("primecast.plotting.figures", "torch"), ("primecast.cli.app", "torch"), ("primecast.experiments.store", "torch"),
-     ("primecast.reporting.render", "torch"), ("primecast.analysis.statistics", "torch"), ("primecast.cli.own_data", "pandas")],
+     ("primecast.reporting.render", "torch"), ("primecast.analysis.statistics", "torch"),
+     ("primecast.cli.own_data", "pandas")],
 )  # fmt: skip
 def test_a_module_imports_no_heavy_package_it_does_not_need(module: str, unwanted: str) -> None:
     script = f"import sys, {module}; print({unwanted!r} in sys.modules)"

@@ -47,7 +47,7 @@ def test_contenders_take_turns_and_short_calls_are_repeated() -> None:
 
         return run
 
-    timings = measure.interleaved({"slow": call("slow", 0.031), "fast": call("fast", 0.005)}, seconds=0, fewest=3)
+    timings = measure.time_interleaved({"slow": call("slow", 0.031), "fast": call("fast", 0.005)}, seconds=0, fewest=3)
     assert timings["slow"].samples == timings["fast"].samples == 3
     assert timings["slow"].inner == 1 and 1 < timings["fast"].inner <= 6
     turns = called[4:]  # after two calls each to warm up and to see how long they take
@@ -153,7 +153,7 @@ def test_the_grid_has_the_batches_of_the_paper() -> None:
 
 def test_a_benchmarked_step_trains_and_has_the_shape_of_its_data_set() -> None:
     training.check()
-    assert training._calendar("Weather", 3).shape == (3, 192, 4)
+    assert training.time_features_of("Weather", 3).shape == (3, 192, 4)
     few = training.make_step("Traffic", "paper", "prime, 2 units per head", channels=11, batch=1, time_features=False)
     assert math.isfinite(few())
 
@@ -245,7 +245,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         answer = {"windows_per_second": 3.0, "parameters": 11, "dtype": "torch.float32", "versions": {}}
         return {"peak": 2**20 * (1 + job.get("passes", job.get("steps", 0))), "seconds": [1.0]} | answer
 
-    def interleaved(calls: dict[str, object], **_: object) -> dict[str, measure.Timing]:
+    def time_interleaved(calls: dict[str, object], **_: object) -> dict[str, measure.Timing]:
         return {name: measure.summarize([1.0]) for name in calls}
 
     steps = {"sdpa": None, "layer with projections": None, "features": None}
@@ -254,7 +254,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(measure, "run_fresh", run_fresh)
     monkeypatch.setattr(measure, "peer_python", lambda name: tmp_path / name / "python")
     for module in (attention, training):
-        monkeypatch.setattr(module, "interleaved", interleaved)
+        monkeypatch.setattr(module, "time_interleaved", time_interleaved)
         monkeypatch.setattr(module, "check", lambda: None)
     monkeypatch.setattr(attention, "make_inputs", lambda *_: {})
     monkeypatch.setattr(attention, "feature_calls", lambda _: steps)
@@ -263,7 +263,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(install, "wheels_of", lambda name: {"torch": 10**8, name: 10**6, "numpy": 10**7})
     monkeypatch.setattr(install, "run_demo", lambda _: (5.0, 7.0))
     monkeypatch.setattr("subprocess.run", lambda command, **_: ran.append(command[-1]))
-    monkeypatch.setattr(measure, "settle", lambda: None)
+    monkeypatch.setattr(measure, "prepare_process", lambda: None)
     return ran
 
 
