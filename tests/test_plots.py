@@ -1,4 +1,4 @@
-"""Figures show what they are given: every name, every line, one colour scale where two things are compared."""
+"""Figures show what they are given: every name, every line, one color scale where two things are compared."""
 
 import io
 

@@ -440,11 +440,11 @@ def desk(open_page: Any) -> SimpleNamespace:
     return opened
 
 
-def wait_for_ink(page: Any, colour: str) -> None:
-    """Until the drawing has this colour of text. Its policy lets nobody evaluate text in the page, so it is asked."""
+def wait_for_ink(page: Any, color: str) -> None:
+    """Until the drawing has this color of text. Its policy lets nobody evaluate text in the page, so it is asked."""
     until = time.monotonic() + 30
-    while page.locator("#forecast .xtick text").first.evaluate("(text) => getComputedStyle(text).fill") != colour:
-        assert time.monotonic() < until, f"the drawing did not become {colour}"
+    while page.locator("#forecast .xtick text").first.evaluate("(text) => getComputedStyle(text).fill") != color:
+        assert time.monotonic() < until, f"the drawing did not become {color}"
         time.sleep(0.05)
 
 
@@ -454,8 +454,8 @@ def pixels(image: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(image)).convert("RGB")).astype(int)
 
 
-def near(picture: np.ndarray, colour: tuple[int, int, int], reach: int = 40) -> int:
-    return int((np.abs(picture - colour).max(axis=-1) <= reach).sum())
+def near(picture: np.ndarray, color: tuple[int, int, int], reach: int = 40) -> int:
+    return int((np.abs(picture - color).max(axis=-1) <= reach).sum())
 
 
 def test_the_page_loads_without_complaint_and_without_the_network(desk: SimpleNamespace, page_file: Path) -> None:

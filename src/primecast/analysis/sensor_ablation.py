@@ -32,7 +32,7 @@ ABLATION_WINDOWS, ABLATION_FORECASTS = 256, 2**13
 class SensorAblation:
     """Errors with one sensor ablated at a time.
 
-    growth:        relative growth of the squared error of each target (row) when a sensor (column) is ablated; 0.1 is 10 %.
+    growth:        relative growth of each target's (row) squared error when a sensor (column) is ablated; 0.1 is 10 %.
     squared_error: sum over windows and steps of each target's squared error, in scaled units, with all sensors.
     """
 

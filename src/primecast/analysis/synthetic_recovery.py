@@ -1,6 +1,6 @@
 """Synthetic recovery: do attention maps and primers find the pairs that are truly related in a synthetic system?
 
-Letters: b windows, l look-back, h heads, n channels, m and r hidden units of a primer, t lags; i query token, j key token.
+Letters: b windows, l look-back, h heads, n channels, m and r hidden units of a primer, t lags; i query, j key token.
 """
 
 import copy

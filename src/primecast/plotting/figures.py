@@ -182,8 +182,8 @@ def curve_figure(
 ) -> Figure:
     """Draw one panel per column of the frame (column -> label of its axis) against x, one line per value of `hue`.
 
-    Rows with the same x are averaged; the band is from their minimum to their maximum. levels: column -> label and value
-    of a horizontal dotted line.
+    Rows with the same x are averaged; the band is from their minimum to their maximum. levels: column -> label and
+    value of a horizontal dotted line.
     """
     figure = Figure(figsize=(3.5 * len(panels) + 0.5, 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]

@@ -29,8 +29,8 @@ def gather(
 ) -> ReportData:
     """Run forecast, backtest, relations and sensor ablation on the rows of fit, or on newer rows of the same channels.
 
-    frame: wide, as `read_table` returns it. windows: origins of the backtest, fewer if there are too few rows. A section
-    that needs more rows is left out, with the reason in its place. future, adaptive: as for `predict`.
+    frame: wide, as `read_table` returns it. windows: origins of the backtest, fewer if there are too few rows. A
+    section that needs more rows is left out, with the reason in its place. future, adaptive: as for `predict`.
     """
     notes: dict[str, str] = {}
     frame = _ordered(frame.rename(columns=str))

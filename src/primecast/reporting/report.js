@@ -9,7 +9,8 @@ const plain = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replac
 const short = (name, most) => (name.length > most ? name.slice(0, Math.ceil(most / 2) - 1) + "…" + name.slice(-Math.floor(most / 2)) : name);
 const SHOWN = 60; // cards at a time
 const DRAWN = 120; // edges at a time
-const NAMED = 40; // channels whose names fit beside a map
+const NAMED = 40; // channels whose names fit around the graph
+const TICKS = 30; // channels whose names fit beside a map
 
 async function unpack(id) {
   const bytes = Uint8Array.from(atob($(id).textContent.trim()), (letter) => letter.charCodeAt(0));
@@ -79,7 +80,7 @@ function spark(index) {
   const low = Math.min(...known), span = Math.max(...known) - low || 1;
   const place = (value, step) => `${((step / (all.length - 1)) * width).toFixed(1)},${(height - 3 - ((value - low) / span) * (height - 6)).toFixed(1)}`;
   const points = (values, from) => values.map((value, step) => (value === null ? null : place(value, from + step))).filter(Boolean).join(" ");
-  const line = (values, from, colour) => svg("polyline", { points: points(values, from), fill: "none", style: `stroke: var(${colour})`,
+  const line = (values, from, color) => svg("polyline", { points: points(values, from), fill: "none", style: `stroke: var(${color})`,
     "stroke-width": 1.3, "vector-effect": "non-scaling-stroke" });
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     line(past, 0, "--past"), line([past.at(-1), ...data.forecast[index]], past.length - 1, "--ahead"));
@@ -191,12 +192,15 @@ function sentence(leader, follower, steps, time, strength) {
 
 function drawMap(map, number) {
   const names = map.channels.map((index) => data.channels[index]), places = names.map((_, index) => index);
-  const ticks = names.length <= NAMED ? { tickvals: places, ticktext: names.map((name) => plain(short(name, 14))) } : { showticklabels: false };
+  const named = names.length <= TICKS;
+  const ticks = !named ? { showticklabels: false }
+    : { tickvals: places, ticktext: names.map((name) => plain(short(name, 14))), tickfont: { size: Math.min(12, Math.floor(230 / names.length)) } };
   const text = map.values.map((row, i) => row.map((_, j) => `${plain(names[i])} → ${plain(names[j])}`));
   const trace = { type: "heatmap", z: map.values, x: places, y: places, text, hovertemplate: "%{text}<br>%{z}<extra></extra>",
-    colorscale: [[0, css("--low")], [0.5, css("--middle")], [1, css("--high")]], zmin: 0, zmax: Math.max(...map.values.flat().filter((value) => value !== null), 1e-9), xgap: names.length <= NAMED ? 1 : 0, ygap: names.length <= NAMED ? 1 : 0,
+    colorscale: [[0, css("--low")], [0.5, css("--middle")], [1, css("--high")]], zmin: 0, zmax: Math.max(...map.values.flat().filter((value) => value !== null), 1e-9), xgap: named ? 1 : 0, ygap: named ? 1 : 0,
     colorbar: { thickness: 10, len: 0.9, outlinewidth: 0 } };
   const size = { margin: { l: 40, r: 10, t: 4, b: 52 } };
+  if (named) $(`map-${number}`).style.height = `${Math.max(21, 10 + 0.75 * names.length)}rem`;
   return Plotly.react(`map-${number}`, [trace], layout({ ...size, hovermode: "closest",
     xaxis: { ...ticks, title: { text: "key channel" }, showgrid: false, tickangle: names.length > 8 || $(`map-${number}`).clientWidth < 420 ? -90 : 0 },
     yaxis: { ...ticks, title: { text: "query channel" }, showgrid: false, autorange: "reversed" } }), config());
