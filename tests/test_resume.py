@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from primecast.errors import InputError
 from primecast.models import create_model
 from primecast.nn.losses import Loss
-from primecast.storage.tensors import load_tensors, save_tensors
+from primecast.storage.tensors import checksum, load_tensors, save_tensors
 from primecast.training.loop import History, fit
 from tests.test_training import CHANNELS, HORIZON, LOOKBACK, Source, Tiny, same, train_tiny, weights
 
@@ -468,17 +468,22 @@ def test_a_model_that_refers_to_itself_is_described_and_resumed(tmp_path: Path) 
     assert train_tiny(Inward(), state=tmp_path) == train_tiny(Inward(), state=tmp_path)
 
 
+def rewrite(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], *, sign: bool = True) -> None:
+    """Write a state as somebody would who changes it on purpose, with the right checksum."""
+    content = {name: text for name, text in metadata.items() if name != "sha256"}
+    save_tensors(path, tensors, content | ({"sha256": checksum(tensors, content)} if sign else {}))
+
+
 def test_a_state_of_an_earlier_version_is_refused_and_kept(tmp_path: Path) -> None:
     train_tiny(state=tmp_path)
     path = tmp_path / "state.safetensors"
     tensors, metadata = load_tensors(path)
-    save_tensors(path, tensors, {name: text for name, text in metadata.items() if name != "format"})
-    before = path.read_bytes()
-    with pytest.raises(
-        InputError, match="was written by another version of primecast and .* delete that file to begin"
-    ):
-        train_tiny(state=tmp_path)
-    assert path.read_bytes() == before
+    for gone in ("format", "sha256"):
+        rewrite(path, tensors, {name: text for name, text in metadata.items() if name != gone}, sign=gone == "format")
+        before = path.read_bytes()
+        with pytest.raises(InputError, match="was written by another version of primecast and .* delete that file to"):
+            train_tiny(state=tmp_path)
+        assert path.read_bytes() == before
 
 
 def test_the_state_of_a_model_of_other_shapes_is_refused_and_the_model_stays(tmp_path: Path) -> None:
@@ -514,19 +519,106 @@ def test_rates_and_their_moments_are_taken_up(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_state_is_refused_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    for metadata in (
-        {},
-        {"settings": "[1]", "progress": "{}", "format": "3"},
-        {"settings": "{}", "progress": "{", "format": "3"},
-    ):
-        save_tensors(path, {"a": torch.ones(3)}, metadata)
-        before = path.read_bytes()
-        with pytest.raises(InputError, match=r"state\.safetensors is not the state of a training run; give another"):
-            train_tiny(state=tmp_path)
-        assert path.read_bytes() == before
+    save_tensors(path, {"a": torch.ones(3)}, {})
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"state\.safetensors is not the state of a training run; give another"):
+        train_tiny(state=tmp_path)
+    assert path.read_bytes() == before
     path.write_bytes(before[:-1])
     with pytest.raises(InputError, match=r"state\.safetensors is not a whole safetensors file"):
         train_tiny(state=tmp_path)
+
+
+# ---------------------------------------------------------------- states that are damaged
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"moments/head.bias/exp_avg": torch.ones(1)},
+            r"moments/head\.bias/exp_avg is float32\[1\], where .* float32\[3\]",
+        ),
+        ({"moments/head.bias/exp_avg": torch.ones(3).double()}, r"moments/head\.bias/exp_avg is float64\[3\], where"),
+        ({"moments/head.bias/step": None}, r"moments/head\.bias/step is missing, where the run has float32\[\]"),
+        ({"moments/gone/step": torch.zeros(())}, r"moments/gone/step is float32\[\], where the run has nothing"),
+        ({"weights/head.bias": torch.ones(4)}, r"weights/head\.bias is float32\[4\], where the run has float32\[3\]"),
+        ({"best/head.bias": None}, r"best/head\.bias is missing, where the run has float32\[3\]"),
+        ({"generators/shuffle": None}, r"generators/shuffle is missing, where the run has uint8\["),
+        ({"generators/dropout/cpu/0": torch.ones(3).byte()}, r"generators/dropout/cpu/0 is uint8\[3\], where the run"),
+        ({"generators/shuffle": "zeros"}, r"a random generator refuses its state"),
+        ({"unknown": torch.ones(2)}, r"unknown is float32\[2\], where the run has nothing"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_state_with_other_tensors_than_the_run_is_refused_before_it_is_used(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    interrupted(tmp_path, at_call=7)
+    path = tmp_path / "state.safetensors"
+    tensors, metadata = load_tensors(path)
+    for name, tensor in change.items():
+        changed = torch.zeros_like(tensors[name]) if isinstance(tensor, str) else tensor
+        tensors |= {name: changed}
+    rewrite(path, {name: tensor for name, tensor in tensors.items() if tensor is not None}, metadata)
+    model = Tiny()
+    with pytest.raises(InputError, match=rf"state\.safetensors is damaged: {message}.*; give another folder, or"):
+        train_tiny(model, loss=mse, state=tmp_path)
+    assert same(weights(model), weights(Tiny()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": 99}, {"epoch": 1}, {"epoch": "2"}, {"step": -1}, {"step": 4}, {"step": 10**30}, {"steps": 5},
+        {"windows": 0}, {"best_epoch": 7}, {"best_epoch": 0}, {"failures": 1}, {"finished": True}, {"loss_sum": float("nan")},
+        {"seconds": None}, {"rows": []}, {"rows": [{}]}, {"rows": 3}, {"extra": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_state_that_stands_where_no_run_can_stand_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    interrupted(tmp_path, at_call=7)
+    path = tmp_path / "state.safetensors"
+    tensors, metadata = load_tensors(path)
+    metadata["progress"] = json.dumps(json.loads(metadata["progress"]) | change)
+    rewrite(path, tensors, metadata)
+    with pytest.raises(
+        InputError, match=r"is damaged: its (settings or its )?progress (cannot be read|contradicts itself);"
+    ):
+        train_tiny(loss=mse, state=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["progress", "settings"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "{", "[1]", "7", "null"], ids=["deep", "cut", "list", "number", "null"]
+)
+def test_a_state_whose_texts_are_no_settings_and_no_progress_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    interrupted(tmp_path, at_call=7)
+    path = tmp_path / "state.safetensors"
+    tensors, metadata = load_tensors(path)
+    rewrite(path, tensors, metadata | {name: text})
+    with pytest.raises(InputError, match="is damaged: its settings or its progress cannot be read; give another"):
+        train_tiny(loss=mse, state=tmp_path)
+
+
+def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
+    unbroken = Tiny()
+    train_tiny(unbroken, loss=mse)
+    interrupted(tmp_path, at_call=7)
+    path, draw, refused = tmp_path / "state.safetensors", random.Random(3), 0
+    whole = path.read_bytes()
+    for _ in range(60):
+        damaged = bytearray(whole)
+        damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        model = Tiny()
+        try:
+            train_tiny(model, loss=mse, state=tmp_path)
+            assert same(weights(model), weights(unbroken))
+        except InputError as error:
+            refused += 1
+            assert "state.safetensors" in str(error)
+    assert refused > 50
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ configuration, too: whichever weights are there, the configuration that belongs 
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -28,6 +30,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies, because the format refuses tensors that share memory, as tied weights do."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+
+def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """Return the sha256 of names, dtypes, shapes and bytes of the tensors, and of the metadata."""
+    header = json.dumps([_describe_all(tensors), dict(metadata)], sort_keys=True)
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(tensors):
+        digest.update(tensors[name].detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 DTYPES = {

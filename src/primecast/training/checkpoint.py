@@ -8,6 +8,7 @@ Letters: w windows.
 """
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,7 +20,7 @@ from jaxtyping import Int64
 from torch import Tensor, nn
 
 from primecast.errors import InputError
-from primecast.storage.tensors import load_tensors, load_weights, save_tensors
+from primecast.storage.tensors import checksum, describe_tensor, load_tensors, load_weights, save_tensors
 from primecast.training.distributed import ProcessGroup
 from primecast.training.optimizer import Adam
 from primecast.training.settings import TrainingSettings
@@ -27,6 +28,8 @@ from primecast.training.settings import TrainingSettings
 STATE_FILE = "state.safetensors"
 STATE_FORMAT = "3"
 """Of what is written; states of other formats are refused."""
+
+WAY_OUT = "give another folder, or delete that file to begin anew"
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,27 @@ class TrainingProgress:
         self.finished = row.epoch == epochs or self.failures >= patience
         self.epoch, self.step, self.windows, self.loss_sum, self.seconds = row.epoch + 1, 0, 0, 0.0, 0.0
 
+    @classmethod
+    def from_json(cls, text: str) -> "TrainingProgress":
+        values = json.loads(text)
+        return cls(**values | {"rows": [EpochRow(**row) for row in values["rows"]]})
+
+    def is_consistent(self, settings: TrainingSettings, *, steps: int) -> bool:
+        """Return whether a run with these settings, of so many steps per epoch, can be at this point."""
+        done = len(self.rows)
+        numbers = [self.loss_sum, self.seconds, *(value for row in self.rows for value in asdict(row).values())]
+        return (
+            all(math.isfinite(number) for number in numbers)
+            and [row.epoch for row in self.rows] == list(range(1, done + 1))
+            and self.epoch == done + 1 <= settings.epochs + 1
+            and 0 <= self.step < steps
+            and self.steps == done * steps + self.step
+            and (self.windows > 0) == (self.step > 0)
+            and min(done, 1) <= self.best_epoch <= done
+            and self.failures == done - self.best_epoch
+            and self.finished == (done == settings.epochs or self.failures >= settings.patience)
+        )
+
 
 class TrainingRun:
     """Everything that changes during training.
@@ -79,6 +103,7 @@ class TrainingRun:
     All processes of a group hold the same, except the generator of dropout; all read the state, the main one writes it.
 
     description: names and texts by which a state recognizes its run.
+    steps:       in each epoch.
     """
 
     def __init__(
@@ -88,6 +113,7 @@ class TrainingRun:
         description: Mapping[str, str],
         settings: TrainingSettings,
         *,
+        steps: int,
         device: torch.device,
         group: ProcessGroup,
     ) -> None:
@@ -95,6 +121,7 @@ class TrainingRun:
         self.optimizer = optimizer
         self.description = description
         self.settings = settings
+        self.steps = steps
         self.device = device
         self.group = group
         group.broadcast_weights(model)
@@ -136,10 +163,12 @@ class TrainingRun:
             tensors |= {f"generators/dropout/{kind}/{rank}": state for rank, state in enumerate(states)}
         tensors["generators/shuffle"] = self.epoch_shuffle
         texts = {"settings": json.dumps(self.description), "progress": json.dumps(asdict(self.progress))}
-        save_tensors(self.settings.state / STATE_FILE, tensors, {"format": STATE_FORMAT, **texts})
+        metadata = {"format": STATE_FORMAT, **texts}
+        metadata["sha256"] = checksum(tensors, metadata)
+        save_tensors(self.settings.state / STATE_FILE, tensors, metadata)
 
     def resume(self) -> bool:
-        """Continue the state in the folder; False if there is none, an error if it is another run's."""
+        """Continue the state in the folder; False if there is none, an error if it is damaged or another run's."""
         if self.settings.state is None:
             return False
         path = self.settings.state / STATE_FILE
@@ -147,39 +176,72 @@ class TrainingRun:
         self.group.check_equal({f"view of the folder {self.settings.state}": found})
         if not found:
             return False
-        tensors, metadata = load_tensors(path)
-        self.progress = self._read_metadata(path, metadata)
+        tensors, self.progress = self._read(path)
+        try:
+            for name, state in _under("generators/dropout/", tensors).items():
+                kind, _, rank = name.rpartition("/")
+                if rank == str(self.group.rank):
+                    _set_dropout_generator(kind, state, self.device)
+            self.shuffle.set_state(tensors["generators/shuffle"])
+        except (RuntimeError, TypeError) as error:
+            raise InputError(f"{path} is damaged: a random generator refuses its state; {WAY_OUT}") from error
         load_weights(self.model, _under("best/", tensors), source=str(path))
         self.best_weights = _copy_weights(self.model)
         load_weights(self.model, _under("weights/", tensors), source=str(path))
         for name, tensor in _under("moments/", tensors).items():
             parameter, _, kind = name.rpartition("/")
             self.optimizer.moments.setdefault(parameter, {})[kind] = tensor.to(self.device)
-        for name, state in _under("generators/dropout/", tensors).items():
-            kind, _, rank = name.rpartition("/")
-            if rank == str(self.group.rank):
-                _set_dropout_generator(kind, state, self.device)
-        self.shuffle.set_state(tensors["generators/shuffle"])
         return True
 
-    def _read_metadata(self, path: Path, metadata: Mapping[str, str]) -> TrainingProgress:
-        """Return the progress of the state, once it is certain that the state is this run's."""
-        way_out = "give another folder, or delete that file to begin anew"
-        if "settings" in metadata and metadata.get("format") != STATE_FORMAT:
-            raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {way_out}")
+    def _read(self, path: Path) -> tuple[dict[str, Tensor], TrainingProgress]:
+        """Return the tensors and the progress in a file, once it is certain that they are whole and this run's."""
+        tensors, metadata = load_tensors(path)
+        digest = metadata.pop("sha256", None)
+        if "settings" not in metadata:
+            raise InputError(f"{path} is not the state of a training run; {WAY_OUT}")
+        if digest is None:
+            raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
+        if digest != checksum(tensors, metadata):
+            raise InputError(f"{path} is damaged: its checksum does not match its content; {WAY_OUT}")
+        if metadata.get("format") != STATE_FORMAT:
+            raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
         try:
             saved = dict(json.loads(metadata["settings"]))
-            progress = json.loads(metadata["progress"])
-            read = TrainingProgress(**progress | {"rows": [EpochRow(**row) for row in progress["rows"]]})
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path} is not the state of a training run; {way_out}") from error
+            progress = TrainingProgress.from_json(metadata["progress"])
+            consistent = progress.is_consistent(self.settings, steps=self.steps)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path} is damaged: its settings or its progress cannot be read; {WAY_OUT}") from error
         for name in [*self.description, *saved]:
             theirs, ours = saved.get(name, "missing"), self.description.get(name, "missing")
             if theirs != ours:
                 raise InputError(
-                    f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {way_out}"
+                    f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {WAY_OUT}"
                 )
-        return read
+        if not consistent:
+            raise InputError(f"{path} is damaged: its progress contradicts itself; {WAY_OUT}")
+        self._check_tensors(path, tensors)
+        return tensors, progress
+
+    def _check_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+        """Refuse tensors of other names, dtypes or shapes than this run has: fused Adam would write out of bounds."""
+        expected: dict[str, Tensor] = {"generators/shuffle": self.epoch_shuffle}
+        for name, tensor in self.model.state_dict().items():
+            expected |= {f"weights/{name}": tensor, f"best/{name}": tensor}
+        for rank in range(self.group.size):
+            expected[f"generators/dropout/cpu/{rank}"] = torch.get_rng_state()
+        for name in {
+            name.rpartition("/")[0] for name in _under("moments/", tensors)
+        } & self.optimizer.parameters.keys():
+            moments = self.optimizer.initial_moments(name)
+            expected |= {f"moments/{name}/{kind}": moment for kind, moment in moments.items()}
+        # Generators of other devices are not needed: a run may be resumed on another kind of device.
+        others = ("generators/dropout/cuda/", "generators/dropout/mps/")
+        found = {name: describe_tensor(tensor) for name, tensor in tensors.items() if not name.startswith(others)}
+        for name in sorted(expected.keys() | found.keys()):
+            wanted = describe_tensor(expected[name]) if name in expected else "nothing"
+            given = found.get(name, "missing")
+            if given != wanted:
+                raise InputError(f"{path} is damaged: {name} is {given}, where the run has {wanted}; {WAY_OUT}")
 
 
 @contextmanager

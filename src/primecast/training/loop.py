@@ -120,15 +120,16 @@ def fit(
     if keep_blocks:
         keep_large_blocks()
     model.to(target)
+    steps = settings.steps(len(train))
     description, parts = describe_run(train, val, loss, settings, group.size), describe_model(model, selected)
     group.check_equal({**description, "model": parts, "save_every": settings.save_every, "state": str(state)})
     with (
         require_grad_only(model, selected),
         torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
         lock_state_dir(settings.state, group),
-        Display(progress, shown=group.is_main, epochs=settings.epochs, steps=settings.steps(len(train))) as display,
+        Display(progress, shown=group.is_main, epochs=settings.epochs, steps=steps) as display,
     ):
-        run = TrainingRun(model, optimizer, {**parts, **description}, settings, device=target, group=group)
+        run = TrainingRun(model, optimizer, {**parts, **description}, settings, steps=steps, device=target, group=group)
         if run.resume():
             display.resumed(run.progress)
         try:
@@ -141,7 +142,7 @@ def fit(
 def _train(run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss, display: Display) -> None:
     """Train from where the run stands to its last epoch, or until validation has not improved for too long."""
     model, settings, progress = run.model, run.settings, run.progress
-    steps, batch_size = settings.steps(len(train)), settings.batch_size
+    steps, batch_size = run.steps, settings.batch_size
     while not progress.finished:
         lr = settings.lr_of_epoch(progress.epoch)
         order = run.draw_order(len(train))
