@@ -1,16 +1,18 @@
 """Backtests: rolling origins without a look ahead, metrics by their formulas, in the units of the data."""
 
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from primecast.errors import InputError
-from primecast.forecasting import forecaster as forecaster_module
+from primecast.forecasting import prediction
 from primecast.forecasting.backtesting import tabulate
 from primecast.forecasting.forecaster import Forecaster
-from primecast.frames.read import ConstantChannelWarning, future_index
+from primecast.frames.dates import future_index
+from primecast.frames.validate import ConstantChannelWarning
 from tests.test_forecaster import SMALL, waves
 
 
@@ -83,7 +85,7 @@ def test_no_adaptive_interval_knows_a_row_after_its_origin(
     df, known = waves(499), 499 - 7 - 2 * 5  # rows before the first of three origins
     changed = df.copy()
     changed.iloc[known:] += 50
-    monkeypatch.setattr(forecaster_module, "thinned", lambda windows, cells: np.arange(windows)[::-stride][::-1])
+    monkeypatch.setattr(prediction, "thinned", lambda windows, cells: np.arange(windows)[::-stride][::-1])
     one, other = (fitted.backtest(rows, windows=3, step=5, adaptive=True).forecasts for rows in (df, changed))
     told = [name for name in one.columns if name != "y"]
     first = one["cutoff"] == df.index[known - 1]
@@ -151,9 +153,9 @@ def test_training_rows_are_not_filled_from_beyond_them() -> None:
 
 
 def test_origins_before_a_channels_first_value_are_refused(fitted: Forecaster) -> None:
-    forecaster = copy(fitted)
+    forecaster, state = copy(fitted), fitted.state_
     forecaster.missing = "ffill"
-    forecaster.fitted_ = forecaster.get_params()
+    forecaster.state_ = replace(state, arguments=replace(state.arguments, missing="ffill"))
     newer = waves(601).iloc[499:]
     newer.iloc[:31, 1] = np.nan
     with pytest.raises(
@@ -167,9 +169,7 @@ def test_a_model_refitted_on_all_rows_is_not_tested_on_them() -> None:
     df = waves(601)
     forecaster = Forecaster(**{**SMALL, "epochs": 1, "refit": True}).fit(df.iloc[:499])
     for look in (forecaster.backtest, forecaster.relations, forecaster.sensor_ablation):
-        with pytest.raises(
-            InputError, match="rows until 2024-03-21 18:00:00 were trained on; of later ones at least 7"
-        ):
+        with pytest.raises(InputError, match="rows until 2024-03-21 18:00:00 were trained on; at least 7 later rows"):
             look()
     with pytest.raises(InputError, match="rows until 2024-03-21 18:00:00 were trained on; take fewer windows"):
         forecaster.backtest(df, windows=15)
@@ -178,7 +178,7 @@ def test_a_model_refitted_on_all_rows_is_not_tested_on_them() -> None:
     assert len(forecaster.backtest(windows=1, refit=True, level=[80]).origins) == 1
     # The windows that have begun within the rows it was trained on tell nothing of its errors.
     plain, adaptive = (forecaster.predict(level=[80], adaptive=way) for way in (False, True))
-    assert forecaster._begun(forecaster.recent_) is None and list(plain) == list(adaptive)
+    assert prediction.errors_so_far(forecaster.state_, forecaster.recent_) is None and list(plain) == list(adaptive)
     before = forecaster.calibration_
     forecaster.update(df.iloc[499:505])
     np.testing.assert_array_equal(forecaster.calibration_, before)
@@ -192,7 +192,7 @@ def test_adaptive_widths_do_not_depend_on_how_the_errors_of_fit_were_thinned(mis
     widths = []
     for stride in (1, 3, 5):
         other = copy(forecaster)
-        other.stride_ = stride
+        other.state_ = replace(forecaster.state_, stride=stride)
         widths.append(other.backtest(windows=3, step=5, level=[80], adaptive=True).scores["width-80"].to_numpy())
     np.testing.assert_array_equal(widths[0], widths[1])
     np.testing.assert_array_equal(widths[0], widths[2])
@@ -201,8 +201,8 @@ def test_adaptive_widths_do_not_depend_on_how_the_errors_of_fit_were_thinned(mis
 def test_the_stride_of_errors_between_gaps_is_their_least_distance(monkeypatch: pytest.MonkeyPatch) -> None:
     df = waves(499)
     df.iloc[350:499:11, 0] = np.nan  # four of eleven windows are whole, in a row
-    monkeypatch.setattr(forecaster_module, "thinned", lambda windows, cells: np.arange(windows)[::-3][::-1])
-    assert Forecaster(**{**SMALL, "epochs": 1, "missing": "mask"}).fit(df).stride_ == 3
+    monkeypatch.setattr(prediction, "thinned", lambda windows, cells: np.arange(windows)[::-3][::-1])
+    assert Forecaster(**{**SMALL, "epochs": 1, "missing": "mask"}).fit(df).state_.stride == 3
 
 
 def test_an_adaptive_interval_hears_of_a_miss_before_its_window_has_ended(fitted: Forecaster) -> None:

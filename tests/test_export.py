@@ -15,8 +15,8 @@ from torch.testing import assert_close
 
 from primecast.data.windows import calendar_features
 from primecast.errors import InputError
-from primecast.forecasting.export import export_forecaster, export_onnx, export_program, exportable
-from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.export import export_onnx, export_program, exportable
+from primecast.forecasting.forecaster import Forecaster, NotFittedError
 from primecast.models import MODELS, create_model
 
 L, S, N, M = 19, 7, 5, 3
@@ -172,7 +172,7 @@ def same_in_units(forecast: np.ndarray, expected: pd.DataFrame, frame: pd.DataFr
     assert error.max() < 1e-5
 
 
-@pytest.mark.filterwarnings("ignore::primecast.frames.read.ConstantChannelWarning")
+@pytest.mark.filterwarnings("ignore::primecast.frames.validate.ConstantChannelWarning")
 def test_a_forecaster_alone_in_a_file_takes_and_returns_original_units(tmp_path: Path) -> None:
     needs_onnx()
     forecaster, frame = fitted(past=["valve"], future=["holiday"])
@@ -216,7 +216,7 @@ def test_a_forecaster_of_counted_rows_takes_windows_alone(tmp_path: Path) -> Non
     forecaster, frame = fitted(columns=["power", "valve"])
     frame = frame.reset_index(drop=True)
     forecaster.fit(frame)
-    export_forecaster(forecaster, tmp_path / "model.onnx")
+    forecaster.export(tmp_path / "model.onnx")
     window = frame.to_numpy()[-L:][None].repeat(2, axis=0)
     forecast = run(tmp_path / "model.onnx", window=window)
     for one in forecast:
@@ -224,8 +224,8 @@ def test_a_forecaster_of_counted_rows_takes_windows_alone(tmp_path: Path) -> Non
 
 
 def test_a_forecaster_that_is_not_fitted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has not been fitted"):
-        export_forecaster(fitted()[0], tmp_path / "model.onnx")
+    with pytest.raises(NotFittedError, match="has not been fitted: there is nothing to export"):
+        fitted()[0].export(tmp_path / "model.onnx")
 
 
 def test_a_missing_package_is_named_with_the_extra_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

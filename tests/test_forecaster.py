@@ -13,10 +13,11 @@ import torch
 
 from primecast.data.windows import calendar_features, split
 from primecast.errors import InputError
+from primecast.forecasting.fitting import masked_loss
 from primecast.forecasting.forecaster import Forecaster, NotFittedError
 from primecast.frames.future_covariates import UnknownFutureWarning
-from primecast.frames.read import ConstantChannelWarning, dataset_from_frame, lengthen
-from primecast.frames.roles import masked_loss
+from primecast.frames.layouts import lengthen
+from primecast.frames.validate import ConstantChannelWarning, dataset_from_frame
 from primecast.models import create_model
 from primecast.nn.losses import mse
 from primecast.training.loop import fit
@@ -169,7 +170,7 @@ def test_frames_that_cannot_be_used_are_refused(fitted: Forecaster) -> None:
     df = waves()
     with pytest.raises(InputError, match="channels"):
         fitted.predict(df[["follow", "lead"]])
-    with pytest.raises(InputError, match="looks at 19 rows, the frame has 18"):
+    with pytest.raises(InputError, match="needs 19 rows, the frame has 18"):
         fitted.predict(df.iloc[-18:])
     with pytest.raises(InputError, match="missing"):
         Forecaster(**SMALL).fit(df.mask(df > 100.5))
@@ -466,7 +467,7 @@ def test_a_covariate_known_beforehand_is_used_where_it_is_known() -> None:
     assert ((other["level"] - forecast["level"]).abs() > 0.5).any()
     with pytest.warns(UnknownFutureWarning, match="7 of 7 future values of plan are not known"):
         told.predict()
-    with pytest.warns(UnknownFutureWarning, match="4 of 7 .* wanted from 2024-02-11 16:00:00 to 2024-02-11 22:00:00"):
+    with pytest.warns(UnknownFutureWarning, match="4 of 7 .* needed from 2024-02-11 16:00:00 to 2024-02-11 22:00:00"):
         told.predict(future=ahead.iloc[:3])
     with pytest.raises(InputError, match="the future frame has no column plan; it has other"):
         told.predict(future=df.iloc[1000:][["other"]])
@@ -518,9 +519,7 @@ def test_covariates_that_cannot_be_are_refused() -> None:
         Forecaster(**SMALL, past=["noise"], future=["noise"])
     with pytest.raises(InputError, match="past is 'noise'; it must be a list"):
         Forecaster(**SMALL, past="noise")
-    with pytest.raises(
-        InputError, match="model 'dlinear' looks at no time features, so it cannot use future covariates"
-    ):
+    with pytest.raises(InputError, match="model 'dlinear' reads no time features, so it cannot use future covariates"):
         Forecaster(horizon=3, model="dlinear", future=["noise"])
 
 
@@ -565,7 +564,7 @@ def test_a_loss_of_what_is_known_is_the_loss_of_the_rest() -> None:
     assert masked_loss(mse)(forecast, torch.full_like(holed, math.nan)).item() == 0
 
 
-# ---------------------------------------------------------------- manners
+# ---------------------------------------------------------------- scikit-learn API
 
 
 def test_parameters_are_got_set_and_cloned_as_scikit_learn_does_it(fitted: Forecaster) -> None:

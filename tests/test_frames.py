@@ -15,18 +15,10 @@ from hypothesis import strategies as st
 from primecast.data.nyc import nyc_weather
 from primecast.data.windows import split
 from primecast.errors import InputError
-from primecast.frames.read import (
-    ConstantChannelWarning,
-    as_stamps,
-    dataset_from_frame,
-    describe_gaps,
-    future_index,
-    lengthen,
-    read_table,
-    season_of,
-    validate,
-    widen,
-)
+from primecast.frames.dates import frequency_in_words, future_index, read_dates, season_of
+from primecast.frames.layouts import lengthen
+from primecast.frames.read import read_table, widen
+from primecast.frames.validate import ConstantChannelWarning, dataset_from_frame, describe_gaps, validate
 
 
 def hourly(rows: int = 11, channels: tuple[str, ...] = ("a", "b", "c")) -> pd.DataFrame:
@@ -180,53 +172,59 @@ def test_numbers_are_no_dates(stamps: list[float], dtype: type | None, tmp_path:
         read_table(tmp_path / "plant.csv", time="timestamp")
 
 
+def read(text: list[str], dayfirst: bool | None = None) -> tuple[pd.DatetimeIndex, bool | None]:
+    return read_dates(pd.DataFrame({"when": text}), "when", dayfirst=dayfirst, source="the frame")
+
+
 @pytest.mark.parametrize("layout", ["%d/%m/%Y", "%d.%m.%y", "%a %d-%m-%Y", "%m/%d/%Y", "%m-%d-%y %H:%M"])
 @pytest.mark.parametrize("start", ["2024-02-05", "2024-02-13"])
-def test_one_reading_of_day_and_month_serves_all_rows(layout: str, start: str) -> None:
+@pytest.mark.parametrize("dayfirst", [None, True, False])
+def test_a_row_that_can_be_read_in_one_way_only_decides_for_all(layout: str, start: str, dayfirst: bool | None) -> None:
     days = pd.date_range(start, periods=29, freq="D")
-    read = as_stamps(pd.Series(days.strftime(layout)))
-    assert read is not None
-    assert list(read[0]) == list(days) and read[1] is (layout.index("d") < layout.index("m"))
+    stamps, found = read(list(days.strftime(layout)), dayfirst)
+    assert list(stamps) == list(days) and found is (layout.index("d") < layout.index("m"))
 
 
-def test_dates_that_can_be_read_either_way_are_read_so_that_they_are_regular() -> None:
-    hours = pd.date_range("2024-02-05", periods=53, freq="h")  # 5, 6 and 7 February, or the 2nd of three months
-    for layout, day_first in (("%d/%m/%Y %H:%M", True), ("%m/%d/%Y %H:%M", False)):
-        for shown in (
-            hours,
-            hours[::-1],
-            pd.DatetimeIndex([*hours, *hours]),
-        ):  # of a long frame stamps come once per series
-            read = as_stamps(pd.Series(shown.strftime(layout)))
-            assert read is not None and read[1] is day_first
-            assert list(read[0]) == list(shown)
-
-
-def test_dates_that_are_as_regular_either_way_are_refused_unless_the_reading_is_known() -> None:
-    column = pd.Series(pd.date_range("2024-02-05", periods=19, freq="h").strftime("%d/%m/%Y %H:%M"), name="when")
+@pytest.mark.parametrize("rows", [19, 53, 200])
+def test_dates_that_can_be_read_in_two_ways_are_refused_unless_dayfirst_is_given(rows: int) -> None:
+    hours = pd.date_range("2024-02-02", periods=rows, freq="h")  # from the 2nd to the 10th of February
+    text = list(hours.strftime("%d/%m/%Y %H:%M"))
+    assert read(text, True)[1] is True and list(read(text, True)[0]) == list(hours)
+    if rows == 19:  # all of it on 02/02/2024
+        assert read(text)[1] is None
+        return
     with pytest.raises(
-        InputError, match=r"'05/02/2024 00:00' in column 'when' may be 05 February 2024 or 02 May 2024, .*2024-01-31"
+        InputError,
+        match=r"'03/02/2024 00:00' in column 'when' may be 03 February 2024 or 02 March 2024, .*dayfirst=True or dayfirst=False",
     ):
-        as_stamps(column)
-    for day_first, first in ((True, "2024-02-05"), (False, "2024-05-02")):
-        read = as_stamps(column, day_first=day_first)
-        assert read is not None and read[0][0] == pd.Timestamp(first) and read[1] is day_first
-    later = as_stamps(pd.Series(["13/02/2024", "14/02/2024"]), day_first=False)
-    assert later is not None and later[0][0] == pd.Timestamp("2024-02-13")  # no month: the rows tell better
+        read(text)
+    stamps, found = read(text, False)
+    assert stamps[24] == pd.Timestamp("2024-03-02") and found is False
+
+
+def test_dayfirst_is_an_argument_wherever_dates_are_read(tmp_path: Path) -> None:
+    days = pd.date_range("2024-02-05", periods=3, freq="D")
+    frame = pd.DataFrame({"date": days.strftime("%d/%m/%Y"), "a": [1.0, 2.0, 3.0]})
+    frame.to_csv(tmp_path / "plant.csv", index=False)
+    with pytest.raises(InputError, match="'05/02/2024' in column 'date' may be 05 February 2024 or 02 May 2024"):
+        read_table(tmp_path / "plant.csv")
+    assert list(read_table(tmp_path / "plant.csv", dayfirst=True).index) == list(days)
+    long = frame.rename(columns={"date": "ds", "a": "y"}).assign(unique_id="a")
+    with pytest.raises(InputError, match="may be 05 February 2024 or 02 May 2024"):
+        widen(long)
+    assert list(widen(long, dayfirst=False).index) == [pd.Timestamp(2024, month, 2) for month in (5, 6, 7)]
 
 
 @pytest.mark.parametrize(
     "text", [["2024-02-05", "2024-02-06"], ["05/05/2024 01:00", "05/05/2024 02:00"], ["5 Feb 2024"]]
 )
 def test_where_either_reading_is_the_same_there_is_none_to_remember(text: list[str]) -> None:
-    read = as_stamps(pd.Series(text))
-    assert read is not None and read[1] is None
+    assert read(text)[1] is None
 
 
 def test_days_before_months_with_differing_offsets_become_utc() -> None:
-    read = as_stamps(pd.Series(["31.03.2024 01:00+01:00", "31.03.2024 03:00+02:00"]))
-    assert read is not None
-    assert list(read[0]) == list(pd.date_range("2024-03-31", periods=2, freq="h", tz="UTC"))
+    stamps, _ = read(["31.03.2024 01:00+01:00", "31.03.2024 03:00+02:00"])
+    assert list(stamps) == list(pd.date_range("2024-03-31", periods=2, freq="h", tz="UTC"))
 
 
 # ---------------------------------------------------------------- long and wide
@@ -312,7 +310,7 @@ BAD_FRAMES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = {
         lambda df: df.set_axis([0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9]),
         "occur more than once, the first 2",
     ),
-    "long": (lambda df: lengthen(df), r"looks like a long frame: turn it with primecast\.data\.widen"),
+    "long": (lambda df: lengthen(df), r"looks like a long frame: make it wide with primecast\.frames\.widen"),
     "two rows": (lambda df: df.iloc[:2], "has 2 rows, but at least 3 are needed"),
     "no columns": (lambda df: df[[]], "has no columns"),
     "same names": (lambda df: df.rename(columns={"b": "a"}), "these are repeated: a"),
@@ -535,6 +533,16 @@ def test_the_season_is_the_usual_one_if_it_fits_twice(freq: str, rows: int, seas
 
 
 # ---------------------------------------------------------------- words and data sets
+
+
+@pytest.mark.parametrize(
+    ("freq", "words"),
+    [("h", "hourly"), ("15min", "every 15 minutes"), ("B", "business days"), ("W-WED", "weekly"), ("QE", "quarterly")],
+)
+def test_a_frequency_in_words_is_that_of_the_dates(freq: str, words: str) -> None:
+    index = pd.date_range("2024-01-01", periods=29, freq=freq)
+    assert frequency_in_words(index) == frequency_in_words(pd.DatetimeIndex(index.to_numpy())) == words
+    assert frequency_in_words(index.delete(7)) == "irregular"
 
 
 def test_gaps_are_described_in_a_sentence() -> None:

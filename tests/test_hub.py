@@ -104,7 +104,9 @@ def test_a_folder_needs_no_hub(fitted: Forecaster, tmp_path: Path, monkeypatch: 
 
 
 def test_what_the_hub_refuses_is_one_sentence(fitted: Forecaster, hub: Hub) -> None:
-    with pytest.raises(InputError, match=r"^there is no folder 'me/none', and it cannot be had from the Hub: 404: no"):
+    with pytest.raises(
+        InputError, match=r"^there is no folder 'me/none', and it cannot be downloaded from the Hub: 404: no"
+    ):
         Forecaster.from_pretrained("me/none")
     with pytest.raises(InputError, match=r"^cannot upload to 'plain': bad name plain$"):
         fitted.push_to_hub("plain")
@@ -115,5 +117,5 @@ def test_the_real_package_has_what_is_used() -> None:
     hub = _hub()
     assert hub.errors.HfHubHTTPError and hub.errors.HFValidationError and hub.snapshot_download
     assert hub.HfApi().upload_folder and hub.HfApi().create_repo
-    with pytest.raises(InputError, match="cannot be had from the Hub"):
+    with pytest.raises(InputError, match="cannot be downloaded from the Hub"):
         pull("not a name/at all/here", revision=None)

@@ -69,11 +69,11 @@ def slow_track(scores: np.ndarray, level: float, start: np.ndarray, stride: int,
 def test_tracking_uses_only_what_is_known_at_each_origin(stride: int) -> None:
     scores = np.random.default_rng(1).exponential(size=(41, 7, 3))
     start = np.full((7, 3), 1.3)
-    tracked = track(scores, 80, start=start, stride=stride, rate=0.3)
+    tracked = track(scores, 80, start=start, stride=stride, gain=0.3)
     np.testing.assert_allclose(tracked.radius, slow_track(scores, 80, start, stride, 0.3), rtol=1e-12)
     changed = scores.copy()
     changed[30:] *= 100  # a window's own error, and those under way, must not reach its radius
-    again = track(changed, 80, start=start, stride=stride, rate=0.3)
+    again = track(changed, 80, start=start, stride=stride, gain=0.3)
     for k in range(7):
         first = 30 + math.ceil((k + 1) / stride)
         np.testing.assert_array_equal(again.radius[:first, k], tracked.radius[:first, k])

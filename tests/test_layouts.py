@@ -9,8 +9,8 @@ import pytest
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
-from primecast.frames.layouts import Layout, open_table, reopen_table
-from primecast.frames.read import lengthen
+from primecast.frames.layouts import Layout, lengthen
+from primecast.frames.read import open_table, reopen_table
 
 QUICK: dict[str, Any] = {"horizon": 3, "lookback": 11, "epochs": 1, "model": "dlinear", "progress": "off"}
 
@@ -31,13 +31,13 @@ def write_day_first(frame: pd.DataFrame, path: Path) -> Path:
 def test_a_later_table_is_read_with_the_day_first_as_the_first_one_was(tmp_path: Path) -> None:
     whole = hourly(331)  # until the 18th, which is no month
     _, layout = open_table(write_day_first(whole, tmp_path / "old.csv"))
-    assert layout.day_first is True
+    assert layout.dayfirst is True
     later = write_day_first(whole.iloc[:19], tmp_path / "new.csv")  # all of it on 05/02/2024
     for given in (later, pd.read_csv(later)):
         with pytest.raises(InputError, match="may be 05 February 2024 or 02 May 2024"):
             open_table(given, time="when")
-        wide, again = reopen_table(given, Layout(time="when", day_first=True))
-        assert list(wide.index) == list(whole.index[:19]) and again.day_first is True
+        wide, again = reopen_table(given, Layout(time="when", dayfirst=True))
+        assert list(wide.index) == list(whole.index[:19]) and again.dayfirst is True
     long = lengthen(whole.iloc[:19])
     long["ds"] = long["ds"].dt.strftime("%d/%m/%Y %H:%M")
     assert list(reopen_table(long, layout)[0].index) == list(whole.index[:19])
@@ -101,7 +101,7 @@ def test_columns_of_several_levels_are_refused_before_any_is_looked_at() -> None
 # ---------------------------------------------------------------- until the forecast is handed back
 
 
-def fitted_and_loaded(folder: Path, data: object, **names: str) -> list[Forecaster]:
+def fitted_and_loaded(folder: Path, data: object, **names: Any) -> list[Forecaster]:
     fitted = Forecaster(**QUICK).fit(data, **names)
     fitted.save(folder / "model")
     return [fitted, Forecaster.load(folder / "model")]

@@ -3,20 +3,33 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 
-from primecast.data.windows import Windows
+from primecast.data.windows import Scaler, calendar_features
 from primecast.errors import InputError
-from primecast.frames.roles import Roles, RoleWindows, TargetsOnly, shift_future_covariates, shifts, with_roles
+from primecast.forecasting.fitting import TargetsOnly
+from primecast.frames.roles import Roles, shift_future_covariates, shifts
+from primecast.frames.validate import CheckedFrame
+from primecast.frames.window_builder import RoleWindows, WindowBuilder
 
 L, H, ROLES = 5, 3, Roles(targets=("a", "b"), past=("p",), future=("f", "g"))
 
 
-def windows(rows: int = 29, *, horizon: int = H, time_features: int = 2) -> Windows:
-    calendar = torch.randn(rows, time_features) if time_features else None
-    return Windows(series=torch.randn(rows, 5), time_features=calendar, start=0, lookback=L, horizon=horizon)
+def table(rows: int = 29, *, dated: bool = True) -> CheckedFrame:
+    index = pd.date_range("2024-01-01", periods=rows, freq="h") if dated else pd.RangeIndex(rows)
+    values = np.random.default_rng(0).normal(size=(rows, 5))
+    return CheckedFrame(
+        pd.DataFrame(values, index=index, columns=["a", "b", "p", "f", "g"]), np.zeros((rows, 5), dtype=bool)
+    )
+
+
+def windows(given: CheckedFrame | None = None, *, roles: Roles = ROLES) -> RoleWindows:
+    given = table() if given is None else given
+    builder = WindowBuilder(Scaler(np.zeros(5), np.ones(5)), roles, L, H, missing="mask")
+    return builder.windows(given, range(len(given)))
 
 
 def test_roles_are_told_apart_by_name_and_keep_the_order_of_the_columns() -> None:
@@ -36,33 +49,48 @@ def test_every_future_value_comes_into_view_within_the_look_back(horizon: int) -
 
 
 def test_batches_are_what_slicing_gives() -> None:
-    base = windows()
-    source = with_roles(base, ROLES, None)
+    source = windows()
+    series = torch.tensor(table().frame.to_numpy()).float()
+    dates = calendar_features(pd.DatetimeIndex(table().frame.index))
     x, y, time_features = source.batch(torch.tensor([7, 2]))
     assert time_features is not None and time_features.shape == (2, L + H, source.n_time_features)
     for place, start in enumerate((7, 2)):
-        rows, dates = base.series[start : start + L + H], base.time_features
-        assert dates is not None
+        rows = series[start : start + L + H]
         assert torch.equal(x[place], rows[:L, :3])
         assert torch.equal(y[place, :, :2], rows[L:, :2]) and y[place, :, 2].isnan().all()
-        assert torch.equal(time_features[place, :, :2], dates[start : start + L + H])
-        assert torch.equal(time_features[place, :, 2:4], rows[:, 3:])
-        assert torch.equal(time_features[place, :L, 4:], rows[H:, 3:])
+        assert torch.equal(time_features[place, :, :4], dates[start : start + L + H])
+        assert torch.equal(time_features[place, :, 4:6], rows[:, 3:])
+        assert torch.equal(time_features[place, :L, 6:], rows[H:, 3:])
+    assert source.origins.tolist() == list(range(L, 29 - H + 1))
 
 
 def test_plain_columns_are_plain_windows() -> None:
-    base = windows()
-    plain = with_roles(base, Roles(targets=("a", "b", "c", "d", "e")), None)
+    plain = windows(roles=Roles(targets=("a", "b", "p", "f", "g")))
     index = torch.tensor([3, 11])
-    for ours, theirs in zip(plain.batch(index), base.batch(index), strict=True):
+    for ours, theirs in zip(plain.batch(index), plain.base.batch(index), strict=True):
         assert ours is not None and theirs is not None and torch.equal(ours, theirs)
-    assert (len(plain), plain.n_time_features, plain.channels) == (len(base), 2, 5)
+    assert (len(plain), plain.n_time_features, plain.channels) == (29 - L - H + 1, 4, 5)
+    assert windows(table(dated=False), roles=Roles(targets=("a", "b", "p", "f", "g"))).n_time_features == 0
+
+
+def test_the_next_window_has_the_last_rows_and_the_covariates_given() -> None:
+    given = table()
+    known = np.random.default_rng(1).normal(size=(H, 2))
+    builder = WindowBuilder(Scaler(np.zeros(5), np.ones(5)), ROLES, L, H, missing="error")
+    source = builder.next(given, known)
+    x, y, time_features = source.batch(torch.tensor([0]))
+    assert len(source) == 1 and y.shape == (1, H, 3) and time_features is not None
+    assert torch.equal(x[0], torch.tensor(given.frame.to_numpy()[-L:, :3]).float())
+    assert torch.equal(time_features[0, L:, 4:6], torch.from_numpy(known).float())
+    later = calendar_features(pd.date_range(given.frame.index[-1], periods=H + 1, freq="h")[1:])
+    assert torch.equal(time_features[0, L:, :4], later)
 
 
 def test_gaps_are_missing_truths_and_complete_windows_have_none() -> None:
-    gaps = np.zeros((29, 5), dtype=bool)
-    gaps[13, 0] = gaps[20, 2] = gaps[24, 4] = True  # a target, a past-only channel, a known one
-    source = with_roles(windows(), ROLES, gaps)
+    given = table()
+    gaps = given.gaps
+    gaps[13, 0] = gaps[20, 2] = gaps[24, 4] = True  # a target, a past-only channel, a future covariate
+    source = windows(given)
     truths = torch.stack([source.batch(torch.tensor([number])).y[0] for number in range(len(source))])
     missing = truths[..., :2].isnan().any(dim=2).any(dim=1)
     assert missing.nonzero()[:, 0].tolist() == [6, 7, 8]  # row 13 is among rows 5 + 6 ... 5 + 8 + 2
@@ -72,7 +100,7 @@ def test_gaps_are_missing_truths_and_complete_windows_have_none() -> None:
     assert complete.only(np.array([0, 7])).numbers.tolist() == [0, 10]
     gaps[5:, 1] = True
     with pytest.raises(InputError, match="no window of 3 steps from row 5 on is without a gap"):
-        with_roles(windows(), ROLES, gaps).complete()
+        windows(given).complete()
 
 
 class Echo(nn.Module):
@@ -81,7 +109,7 @@ class Echo(nn.Module):
 
 
 def test_what_is_not_a_target_is_never_wrong() -> None:
-    source: RoleWindows = with_roles(windows(), ROLES, None).complete()
+    source = windows().complete()
     batch = source.batch(torch.arange(len(source)))
     forecast = TargetsOnly(Echo(), 2)(batch.x, batch.time_features)
     assert torch.equal(forecast[..., 2], batch.y[..., 2]) and not forecast[..., 2].any()

@@ -63,7 +63,7 @@ def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], objec
 WEIGHT_ATTACKS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str]] = {
     "nan": (lambda t: t["model.head.weight"].fill_(float("nan")), "model.head.weight holds values that are not finite"),
     "infinite scaler": (lambda t: t["scaler.mean"].fill_(float("inf")), "scaler.mean holds values that are not finite"),
-    "no spread": (lambda t: t["scaler.std"].fill_(0.0), "a deviation of its scaler is not above 0"),
+    "no spread": (lambda t: t["scaler.std"].fill_(0.0), "a standard deviation of its scaler is not above 0"),
     "dtype": (
         lambda t: t.update({"model.head.weight": t["model.head.weight"].double()}),
         r"model.head.weight is float64\[7, 8\] there and float32\[7, 8\] in the model",
@@ -125,13 +125,13 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "many rows": (lambda c: c["index"].update(rows=10**15), "says 1000000000000000 rows"),
     "too few time_features": (
         lambda c: c.update(time_features=0),
-        "it says 0 time_features, where its other fields come to 4",
+        "it has 0 time features, but its other fields need 4",
     ),
     "columns": (lambda c: c.update(columns=["a", "b"]), "holds the weights of another model"),
     "a list": (lambda c: c.update(params=[]), "field 'params' of .* must be of type dict"),
     "names of numbers": (lambda c: c["layout"].update(whole=["lead"]), "calls 'lead' a whole number that names one of"),
     "numbers of nothing": (lambda c: c["layout"].update(whole=["17"]), "calls '17' a whole number that names one of"),
-    "reading": (lambda c: c["layout"].update(day_first="x"), r"field 'day_first' of .* must be of type bool \| None"),
+    "reading": (lambda c: c["layout"].update(dayfirst="x"), r"field 'dayfirst' of .* must be of type bool \| None"),
     "digest": (lambda c: c.update(sha256="0" * 64), "is not what .*config.json was saved with"),
 }
 
@@ -148,7 +148,8 @@ def test_hostile_configurations_are_refused_in_one_sentence(
 
 def test_a_folder_whose_layout_says_less_still_loads(fitted: Forecaster, folder: Path) -> None:
     def forget(config: dict[str, Any]) -> None:
-        config["layout"] = {name: config["layout"][name] for name in ("kind", "time", "id", "value", "file_time")}
+        config["layout"] = {name: config["layout"][name] for name in ("kind", "time", "id", "value")}
+        config["layout"]["file_time"] = None
 
     edit_config(folder, forget)
     pd.testing.assert_frame_equal(Forecaster.load(folder).predict(), fitted.predict())

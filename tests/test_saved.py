@@ -1,5 +1,6 @@
 """What a folder is saved with comes back the same, or is refused before the folder is touched."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from dateutil.tz import gettz, tzoffset, tzutc
 from torch import nn
 
 from primecast.errors import InputError
+from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.persistence import open_forecaster, save_forecaster
-from primecast.frames.read import Index, future_index
+from primecast.frames.dates import Index, future_index
 
 HOURS = pd.date_range("2024-01-01", periods=8, freq="h")
 PARAMS: dict[str, Any] = {"horizon": 3, "lookback": 5, "model_args": {"d_model": 7}, "season": None, "batch_size": 32}
@@ -25,7 +27,7 @@ def save(folder: Path, index: Index = HOURS, *, error: float = 0.5, mse: float =
         index=index,
         fields={
             "columns": ["a", "17"],
-            "layout": dict.fromkeys(("time", "id", "value", "file_time"), None) | {"kind": "pandas", "whole": ["17"]},
+            "layout": dict.fromkeys(("time", "id", "value", "dayfirst")) | {"kind": "pandas", "whole": ["17"]},
             **dict.fromkeys(("time_features", "season", "stride", "rows"), 1),
             "periods": {},
             "facts": {"mse": mse},
@@ -88,3 +90,17 @@ def test_what_could_not_be_loaded_is_refused_and_the_folder_stays(
 def test_what_takes_no_memory_may_be_large(tmp_path: Path) -> None:
     save(tmp_path, season=86400, batch_size=1 << 20)
     assert list(load(tmp_path)) == list(HOURS)
+
+
+# ---------------------------------------------------------------- folders saved by earlier versions
+
+
+@pytest.mark.parametrize("folder", sorted((Path(__file__).parent / "saved").glob("*/*")), ids=lambda path: path.name)
+def test_a_folder_saved_by_an_earlier_version_gives_the_same_forecast(folder: Path, tmp_path: Path) -> None:
+    then = json.loads((folder / "forecast.json").read_text())
+    loaded = Forecaster.load(folder)
+    loaded.save(tmp_path / "again")
+    for forecaster in (loaded, Forecaster.load(tmp_path / "again")):
+        forecast = forecaster.predict(level=[80])
+        assert list(forecast.columns) == then["columns"] and list(map(str, forecast.index)) == then["index"]
+        np.testing.assert_allclose(forecast.to_numpy(), then["values"], rtol=1e-6)

@@ -6,8 +6,8 @@ import pytest
 from dateutil.tz import gettz, tzoffset, tzutc
 
 from primecast.errors import InputError
-from primecast.frames.checked import check_step, checked, in_step, index_of, step_of, zone_name
-from primecast.frames.read import Index
+from primecast.frames.dates import Index, align_rows, check_step, describe_step, zone_name
+from primecast.frames.validate import check_frame
 
 
 def rows(index: pd.Index) -> pd.DataFrame:
@@ -16,7 +16,7 @@ def rows(index: pd.Index) -> pd.DataFrame:
 
 def later(index: pd.Index, own: Index) -> pd.DataFrame:
     """The way of a table that `predict` is given."""
-    frame = checked(in_step(rows(index), own), "error").frame
+    frame = check_frame(align_rows(rows(index), own), missing="error").frame
     check_step(frame.index, own)
     return frame
 
@@ -59,7 +59,7 @@ FITTING: dict[str, tuple[pd.DatetimeIndex, pd.DatetimeIndex]] = {
 def test_rows_that_fit_the_step_have_it(own: pd.DatetimeIndex, given: pd.DatetimeIndex) -> None:
     for stamps in (given, given[::-1]):
         frame = later(stamps, own)
-        index = index_of(frame)
+        index = frame.index
         assert isinstance(index, pd.DatetimeIndex)
         assert index.freq == own.freq and index.tz == own.tz
         assert list(index) == list(given)
@@ -106,5 +106,5 @@ def test_rows_that_do_not_fit_are_refused(own: Index, given: pd.Index, message: 
 def test_a_zone_has_a_name_that_pandas_reads(zone: object, name: str) -> None:
     index = pd.date_range("2024-03-25", periods=11, freq="D", tz=zone)  # type: ignore[call-overload]
     assert index.tz is not None and zone_name(index.tz) == name
-    assert step_of(index) == f"'D' in {name}"
+    assert describe_step(index) == f"'D' in {name}"
     assert list(index.tz_convert(name).hour) == [0] * 11

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from primecast.data.nyc import nyc_weather, unit_of
 from primecast.forecasting.forecaster import Forecaster
-from primecast.frames.read import describe_gaps
+from primecast.frames.validate import describe_gaps
 from primecast.models import default_attention
 from primecast.storage.atomic import write_bytes_atomically
 

@@ -33,7 +33,7 @@ def say(text: str) -> None:
 def plain_warnings() -> Iterator[None]:
     """Print primecast's own warnings as one line each, without the place in the code."""
     from primecast.frames.future_covariates import UnknownFutureWarning
-    from primecast.frames.read import ConstantChannelWarning
+    from primecast.frames.validate import ConstantChannelWarning
 
     with warnings.catch_warnings():
         for kind in (ConstantChannelWarning, UnknownFutureWarning):
@@ -65,7 +65,7 @@ def read(source: str | Path, *, time: str | None) -> DataFrame:
 
 def read_described(source: str, *, time: str | None, missing: str) -> tuple[DataFrame, dict[str, Any]]:
     """Read a table; print and return what was found in it."""
-    from primecast.frames.read import ConstantChannelWarning, describe_gaps, validate
+    from primecast.frames.validate import ConstantChannelWarning, describe_gaps, validate
     from primecast.reporting.describe import stamp, step_words
 
     frame = read(source, time=time)

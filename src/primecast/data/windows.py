@@ -225,7 +225,9 @@ def split(dataset: Dataset, *, lookback: int, horizon: int, time_features: bool 
     if time_features and dataset.index is None:
         raise InputError(f"{dataset.called} has no dates to compute calendar features from; give time_features=False")
 
-    ranges = _checked_ranges(dataset, lookback=lookback, horizon=horizon)
+    ranges = row_ranges(
+        dataset.borders, rows=len(dataset.values), lookback=lookback, horizon=horizon, source=dataset.called
+    )
     _check_gaps(dataset, ranges)
     scaler = Scaler.fit(dataset.values[: ranges.train.stop])
     scaled = _filled(scaler.transform(dataset.values), ranges)
@@ -261,24 +263,24 @@ def is_subhourly(index: pd.DatetimeIndex) -> bool:
     return len(index) > 1 and bool(np.median(np.diff(index.as_unit("ns").asi8)) < 3600e9)
 
 
-def _checked_ranges(dataset: Dataset, *, lookback: int, horizon: int) -> Ranges:
-    """Return the borders of the data set; refuse a split that cannot hold a single window."""
+def row_ranges(borders: Borders, *, rows: int, lookback: int, horizon: int, source: str = "the frame") -> Ranges:
+    """Return the rows of each split; refuse borders that leave a split without a single window."""
     for name, steps in (("lookback", lookback), ("horizon", horizon)):
         if steps < 1:
             raise InputError(f"{name} must be at least 1 step, but {steps} was given")
 
-    rows, needed = len(dataset.values), lookback + horizon
+    needed = lookback + horizon
     way_out = f"look-back {lookback} + horizon {horizon} need {needed}: shorten them or give more rows"
     if rows < needed:
-        raise InputError(f"{dataset.called} has {rows} rows, but {way_out}")
-    ranges = dataset.borders.ranges(rows=rows, lookback=lookback)
+        raise InputError(f"{source} has {rows} rows, but {way_out}")
+    ranges = borders.ranges(rows=rows, lookback=lookback)
     if ranges.test.stop > rows:
-        raise InputError(f"{dataset.called} has {rows} rows, but its borders end at {ranges.test.stop}")
+        raise InputError(f"{source} has {rows} rows, but its borders end at {ranges.test.stop}")
     for name, span in ranges._asdict().items():
         if len(span) < needed:
-            reaches = name != "train" and not isinstance(dataset.borders, Cuts)
+            reaches = name != "train" and not isinstance(borders, Cuts)
             reach = f" (the {lookback} before it included)" if reaches else ""
-            raise InputError(f"the {name} split of {dataset.called} has {len(span)} rows{reach}, but {way_out}")
+            raise InputError(f"the {name} split of {source} has {len(span)} rows{reach}, but {way_out}")
     return ranges
 
 
@@ -290,7 +292,7 @@ def _check_gaps(dataset: Dataset, ranges: Ranges) -> None:
         raise InputError(
             f"{dataset.called} has {bad.sum()} values that are no finite number, the first in "
             f"channel {dataset.names[channel]!r} at row {row}; fill them first, for example with "
-            "primecast.data.validate(frame, missing='interpolate')"
+            "primecast.frames.validate(frame, missing='interpolate')"
         )
     for name, own in zip(Ranges._fields, _own_rows(ranges, len(dataset.values)), strict=True):
         lost = np.isnan(dataset.values[own]).all(axis=0)

@@ -1,14 +1,13 @@
-"""A backtest: forecasts from several origins in the past, beside what then happened, in the units of the data.
+"""Backtests: forecasts from several origins in the past, compared with what happened, in the units of the data.
 
-    RMSE, MAE   of the forecast, and of the seasonal naive one from the same origins
+    RMSE, MAE   of the forecast, and of the seasonal naive forecast from the same origins
     MASE        MAE / (mean |y(t) - y(t - season)| over the training rows): below 1 it beats repeating the last season
-    coverage, width   of each interval: the share of truths inside it, and its mean width
+    coverage, width   of each interval: the fraction of truths inside it, and its mean width
 
-Everything is per channel and, in the last row, "overall", over all cells; of RMSE, MAE and width that is a sensible
-number only when the channels share a unit, MASE and coverage have none. Truths that were missing in the data count
-nowhere.
+Everything is per channel and, in the last row, "overall", over all cells. Overall RMSE, MAE and width are meaningful
+only if the channels share a unit; MASE and coverage have none. Truths that were missing in the data are not counted.
 
-Letters: w origins, h steps, n channels.
+Letters: w origins, h steps, n channels, m held-out windows, k windows that have begun and not ended.
 """
 
 from collections.abc import Mapping
@@ -16,17 +15,31 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Float32, Float64
+
+from primecast.errors import InputError
+from primecast.forecasting.fitting import fit_state
+from primecast.forecasting.prediction import (
+    HeldOutForecasts,
+    errors_so_far,
+    forecast_held_out,
+    forecast_next,
+    interval_radius,
+)
+from primecast.forecasting.state import FittedState
+from primecast.frames.dates import rows_until
+from primecast.frames.point_in_time import PointInTimeValues
+from primecast.frames.validate import CheckedFrame
 
 OVERALL = "overall"
 
 
 @dataclass(frozen=True, eq=False)
 class Backtest:
-    """forecasts: a row per origin (`cutoff`, the last row looked at), time and channel, as neuralforecast lays it out.
+    """forecasts: a row per origin (`cutoff`, the last row before it), time and channel, as neuralforecast lays it out.
 
-    scores: a row per channel and the last one, "overall"; columns rmse, mae, mase, naive_rmse, naive_mae, coverage-80,
-            width-80 and so on. The naive ones are of the origins that have a season of rows before them.
+    scores: a row per channel, and "overall" last; columns rmse, mae, mase, naive_rmse, naive_mae, coverage-80, width-80
+            and so on. The naive scores are of the origins that have a season of rows before them.
     """
 
     forecasts: pd.DataFrame
@@ -40,6 +53,103 @@ class Backtest:
         return f"Backtest from {len(self.origins)} origins\n{self.scores.to_string(float_format='{:.4g}'.format)}"
 
 
+def check_origins(state: FittedState, table: CheckedFrame, *, windows: int, step: int, refit: bool) -> list[int]:
+    """Return the last `windows` origins, `step` rows apart; refuse origins without a look-back or in training rows."""
+    last = len(table) - state.horizon
+    origins = [last - step * back for back in reversed(range(windows))]
+    if origins[0] < state.lookback:
+        raise InputError(
+            f"{windows} windows {step} rows apart, with look-back {state.lookback} and horizon {state.horizon}, need "
+            f"{state.lookback + step * (windows - 1) + state.horizon} rows; there are {len(table)}"
+        )
+    if not refit and origins[0] < state.first_held_out(table):
+        raise InputError(
+            f"the first of {windows} windows begins at {table.index[origins[0]]}, but {state.why_not_held_out(table)}; "
+            "take fewer windows, or refit=True"
+        )
+    return origins
+
+
+def backtest(
+    state: FittedState,
+    table: CheckedFrame,
+    origins: list[int],
+    *,
+    levels: list[float],
+    adaptive: bool,
+    refit: bool,
+) -> Backtest:
+    """Forecast from these rows. refit: train anew on the rows before each origin."""
+    horizon, targets, values = state.horizon, state.builder.targets, PointInTimeValues.of(table)
+    known_errors = None if refit else KnownErrors.of(state, table, origins, adaptive=adaptive)
+    forecasts, naives, radii = [], [], {level: [] for level in levels}  # type: ignore[var-annotated]
+    for origin in origins:
+        own = _refitted(state, table, origin) if refit else state
+        before = values.frame_as_of(table, origin)
+        unchanged = own.unchanged(before)
+        known = values.as_of(np.arange(origin, origin + horizon), origin)[:, len(state.roles.channels) :]
+        forecasts.append(forecast_next(own, before, known, unchanged))
+        naives.append(_seasonal_naive(values, origin, state.season, horizon)[:, :targets])
+        if known_errors is None:
+            errors, stride, begun = own.calibration, own.stride, errors_so_far(own, own.recent) if adaptive else None
+        else:
+            errors, stride, begun = known_errors.before(origin)
+        for level in levels:
+            radii[level].append(
+                interval_radius(own, level, errors, adaptive=adaptive, stride=stride, begun=begun, unchanged=unchanged)
+            )
+    return tabulate(
+        channels=state.roles.targets,
+        cutoffs=[table.index[origin - 1] for origin in origins],
+        times=[table.index[origin : origin + horizon] for origin in origins],
+        truth=np.stack([table.truth[origin : origin + horizon, :targets] for origin in origins]),
+        forecast=np.stack(forecasts),
+        naive=np.stack(naives),
+        naive_mae=state.naive_mae,
+        radii={level: np.stack(each) for level, each in radii.items()},
+    )
+
+
+def _refitted(state: FittedState, table: CheckedFrame, origin: int) -> FittedState:
+    return fit_state(state.arguments, table.ordered(state.columns).as_given().iloc[:origin], state.layout)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownErrors:
+    """The errors that a state had made before each origin.
+
+    earlier: of before the table: all of the calibration, if they were known at its first origin.
+    """
+
+    held_out: HeldOutForecasts
+    earlier: Float32[np.ndarray, "m h n"]
+    stride: int
+
+    @classmethod
+    def of(cls, state: FittedState, table: CheckedFrame, origins: list[int], *, adaptive: bool) -> "KnownErrors":
+        first = state.first_held_out(table)
+        rows = range(first, origins[-1] + (state.horizon if adaptive else 0))
+        batch_size = state.arguments.batch_size
+        held_out = forecast_held_out(state.model, state.builder, table, rows, batch_size=batch_size)
+        known = rows_until(table.index, str(state.recent.index[-1]))
+        earlier = state.calibration[: len(state.calibration) if known <= first else 0]
+        stride = min(held_out.stride or state.stride, state.stride if len(earlier) else len(table))
+        return cls(held_out, earlier, stride)
+
+    def before(self, origin: int) -> tuple[Float32[np.ndarray, "m h n"], int, Float32[np.ndarray, "k h n"]]:
+        """Return the errors of ended windows, their stride, and the errors of windows that had begun and not ended."""
+        errors, begun = self.held_out.errors(origin), self.held_out.ends > origin
+        ended = np.concatenate([self.earlier, errors[~begun]])
+        return ended, self.stride, errors[begun & (self.held_out.origins <= origin - self.stride)]
+
+
+def _seasonal_naive(values: PointInTimeValues, origin: int, season: int, horizon: int) -> Float64[np.ndarray, "h n"]:
+    """Return the last season before the origin, repeated; NaN where there is none."""
+    rows = origin - season + np.arange(horizon) % season
+    repeated = values.as_of(rows.clip(0), origin)
+    return repeated if origin >= season else np.full_like(repeated, np.nan)
+
+
 def tabulate(
     *,
     channels: tuple[str, ...],
@@ -51,7 +161,7 @@ def tabulate(
     naive_mae: Float[np.ndarray, "n"],
     radii: Mapping[float, Float[np.ndarray, "w h n"]],
 ) -> Backtest:
-    """The two frames of a backtest from its arrays; what is NaN is not known. naive_mae: the divisor of MASE."""
+    """Return the two frames of a backtest; NaN is unknown. naive_mae: the divisor of MASE."""
     windows, horizon, width = truth.shape
     order = (0, 2, 1)  # origin, channel, step: channel after channel within an origin
     columns: dict[str, object] = {
@@ -66,26 +176,36 @@ def tabulate(
     for level in sorted(radii):
         columns[f"primecast-hi-{level:g}"] = (forecast + radii[level]).transpose(order).ravel()
 
-    rows = []
-    for of in [slice(place, place + 1) for place in range(width)] + [slice(None)]:
-        error = (forecast - truth)[..., of]
-        naive_error = (naive - truth)[..., of]
-        scaled = np.abs(error).reshape(-1, error.shape[-1]) / np.where(naive_mae[of] > 0, naive_mae[of], np.nan)
-        row = {
-            "rmse": _mean(error**2) ** 0.5,
-            "mae": _mean(np.abs(error)),
-            "mase": _mean(scaled),
-            "naive_rmse": _mean(naive_error**2) ** 0.5,
-            "naive_mae": _mean(np.abs(naive_error)),
-        }
-        for level in sorted(radii):
-            radius = radii[level][..., of]
-            inside = np.where(np.isnan(error), np.nan, np.abs(error) <= radius)
-            row[f"coverage-{level:g}"] = _mean(inside)
-            row[f"width-{level:g}"] = _mean(2 * radius)
-        rows.append(row)
+    scores = [
+        _scores_of(place, forecast - truth, naive - truth, naive_mae, radii)
+        for place in [*(slice(channel, channel + 1) for channel in range(width)), slice(None)]
+    ]
     # A list, not a mapping: a channel may be called "overall", too.
-    return Backtest(forecasts=pd.DataFrame(columns), scores=pd.DataFrame(rows, index=[*channels, OVERALL]))
+    return Backtest(forecasts=pd.DataFrame(columns), scores=pd.DataFrame(scores, index=[*channels, OVERALL]))
+
+
+def _scores_of(
+    channels: slice,
+    error: Float[np.ndarray, "w h n"],
+    naive_error: Float[np.ndarray, "w h n"],
+    naive_mae: Float[np.ndarray, "n"],
+    radii: Mapping[float, Float[np.ndarray, "w h n"]],
+) -> dict[str, float]:
+    error, naive_error, naive_mae = error[..., channels], naive_error[..., channels], naive_mae[channels]
+    scaled = np.abs(error).reshape(-1, error.shape[-1]) / np.where(naive_mae > 0, naive_mae, np.nan)
+    scores = {
+        "rmse": _mean(error**2) ** 0.5,
+        "mae": _mean(np.abs(error)),
+        "mase": _mean(scaled),
+        "naive_rmse": _mean(naive_error**2) ** 0.5,
+        "naive_mae": _mean(np.abs(naive_error)),
+    }
+    for level in sorted(radii):
+        radius = radii[level][..., channels]
+        inside = np.where(np.isnan(error), np.nan, np.abs(error) <= radius)
+        scores[f"coverage-{level:g}"] = _mean(inside)
+        scores[f"width-{level:g}"] = _mean(2 * radius)
+    return scores
 
 
 def _stamps(times: list[pd.Index], width: int) -> pd.Index:
@@ -94,6 +214,6 @@ def _stamps(times: list[pd.Index], width: int) -> pd.Index:
 
 
 def _mean(values: Float[np.ndarray, "*cells"]) -> float:
-    """The mean of what is not missing; NaN when everything is."""
+    """Return the mean of the values that are not NaN; NaN without any."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else float("nan")

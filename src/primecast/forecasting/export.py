@@ -31,8 +31,8 @@ from torch import Tensor, nn
 
 from primecast.data.windows import Scaler
 from primecast.errors import InputError
-from primecast.forecasting.forecaster import Forecaster
-from primecast.frames.checked import zone_name
+from primecast.forecasting.state import FittedState
+from primecast.frames.dates import zone_name
 from primecast.frames.roles import shift_future_covariates
 from primecast.nn.primer import Instantaneous, LeadLag
 from primecast.storage.atomic import write_bytes_atomically
@@ -81,32 +81,30 @@ def export_onnx(
     _write_onnx(program, Path(path), ["x", "time_features"][: 1 + bool(n_time_features)], {**sizes, **(metadata or {})})
 
 
-def export_forecaster(forecaster: Forecaster, path: Path | str) -> None:
-    """Write a fitted Forecaster as ONNX that takes and returns original units, as float64.
+def export_state(state: FittedState, path: Path | str) -> None:
+    """Write a fitted state as ONNX that takes and returns original units, as float64.
 
     Inputs:  `window` (b, l, n): the last look-back rows of the channels named in the metadata.
-             `calendar` (b, l + h, 4), float32, if its rows are dated: see CALENDAR; of the past rows, then the future.
-             `future` (b, l + h, c), if it has covariates that are known beforehand: past rows, then future ones.
+             `calendar` (b, l + h, 4), float32, if its rows are dated: see CALENDAR; past rows, then future ones.
+             `future` (b, l + h, c), if it has future covariates: past rows, then future ones.
     Output:  `forecast` (b, h, k): the targets named in the metadata.
     Metadata: `inputs`, `channels`, `targets`, `future` and `calendar` in JSON, `lookback`, `horizon`, `frequency`,
               `zone`, `units` and `primecast`, the version that wrote it.
     """
-    if not hasattr(forecaster, "model_"):
-        raise InputError("this Forecaster has not been fitted: there is nothing to export")
-    roles, index = forecaster.roles_, forecaster.recent_.frame.index
+    roles, index = state.roles, state.recent.index
     dated = isinstance(index, pd.DatetimeIndex)
-    steps = forecaster.lookback + forecaster.horizon
+    steps = state.lookback + state.horizon
     example = {
-        "window": torch.zeros(1, forecaster.lookback, len(roles.channels), dtype=torch.float64),
+        "window": torch.zeros(1, state.lookback, len(roles.channels), dtype=torch.float64),
         **({"calendar": torch.zeros(1, steps, 4)} if dated else {}),
         **({"future": torch.zeros(1, steps, len(roles.future), dtype=torch.float64)} if roles.future else {}),
     }
     module = InUnits(
-        exportable(forecaster.model_),
-        forecaster.scaler_,
+        exportable(state.model),
+        state.scaler,
         targets=len(roles.targets),
         channels=len(roles.channels),
-        constant=torch.tensor(forecaster.constant_),
+        constant=torch.tensor(state.constant),
         inputs=list(example),
     )
     metadata = {
@@ -115,9 +113,9 @@ def export_forecaster(forecaster: Forecaster, path: Path | str) -> None:
         "targets": json.dumps(roles.targets),
         "future": json.dumps(roles.future),
         "calendar": CALENDAR if dated else "none",
-        "lookback": str(forecaster.lookback),
-        "horizon": str(forecaster.horizon),
-        "frequency": str(index.freqstr) if isinstance(index, pd.DatetimeIndex) else "none: rows are counted",
+        "lookback": str(state.lookback),
+        "horizon": str(state.horizon),
+        "frequency": str(index.freqstr) if isinstance(index, pd.DatetimeIndex) else "none: numbered rows",
         "zone": zone_name(index.tz) if isinstance(index, pd.DatetimeIndex) and index.tz is not None else "none",
         "units": "original",
     }

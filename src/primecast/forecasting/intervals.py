@@ -1,23 +1,23 @@
-"""Prediction intervals from the errors a forecaster made where it had not been trained: split-conformal, numpy only.
+"""Prediction intervals from errors on rows that the model was not trained on: split-conformal, numpy only.
 
     score    s = |truth - forecast|, one per held-out window, step and channel
     radius   r = the ceil((m + 1) level)-th smallest of m scores, for each step and channel by itself
     interval   forecast - r ... forecast + r
 
-With m scores exchangeable with the next one, the next truth lies inside with a probability of at least `level`, and at
-most `level` + 1/(m + 1) when no two scores are equal; that is what the + 1 is for. Windows of a time series are not
-exchangeable: neighbours overlap and share most of their rows, so that m windows count for far fewer, and what drifts
-after calibration is not in the scores. What is promised then is no more than: the right share of the calibration
-windows lies inside. `track` is the remedy where truth keeps arriving. It moves the radius of each step and channel up
-after a miss and down after a hit,
+If the m scores are exchangeable with the next one, the next truth lies inside with a probability of at least `level`,
+and of at most `level` + 1/(m + 1) when no two scores are equal; the + 1 in the rank ensures it. Windows of a time
+series are not exchangeable: neighbors share most of their rows, so that m windows count for far fewer, and a drift
+after calibration is not in the scores. Then the only guarantee is that the right fraction of the calibration windows
+lies inside. `track` is the remedy where truths keep arriving. It moves the radius of each step and channel up after a
+miss and down after a hit,
 
     r <- r + gain (missed - (1 - level)),
 
-so that the share of misses over any long run of windows is the one asked for, whatever the data do (Gibbs & Candes,
-NeurIPS 2021; Angelopoulos, Candes & Tibshirani, NeurIPS 2023). It promises that share over time, not for a single
+so that the fraction of misses over any long run of windows is 1 - `level`, whatever the data do (Gibbs & Candes,
+NeurIPS 2021; Angelopoulos, Candes & Tibshirani, NeurIPS 2023). It guarantees that fraction over time, not for a single
 window, and it may only use what is known: the score of step k of a window becomes known k steps after its origin.
 
-Letters: m windows in time order, h steps, n channels.
+Letters: m windows in time order, h steps, n channels, k windows that have begun and not ended.
 """
 
 import math
@@ -29,16 +29,16 @@ from jaxtyping import Float, Int
 
 from primecast.errors import InputError
 
-RATE = 0.2
-"""Gain of the adaptive update one step ahead, as a share of the radius it starts from."""
+GAIN = 0.2
+"""Gain of the adaptive update one step ahead, as a fraction of the radius it starts from."""
 TRACKED = 1000
-"""Windows that the adaptive radius is tracked through, at most; it forgets what was long before."""
+"""Windows over which the adaptive radius is tracked, at most; older ones have no influence on it."""
 
 
 def check_levels(levels: object) -> list[float]:
-    """The levels in per cent, each once, in rising order.
+    """Return the levels in per cent, each once, in rising order.
 
-    Below 1 they are taken for shares: nobody wants an interval that holds 0.8 % of the truths.
+    A level below 1 is refused: it is mostly a fraction, and means 80 where it says 0.8.
     """
     if isinstance(levels, str) or not isinstance(levels, Iterable):
         raise InputError(f"level is {levels!r}; it must be a list of per cents, such as [80, 95]")
@@ -50,7 +50,7 @@ def check_levels(levels: object) -> list[float]:
 
 
 def conformal_radius(scores: Float[np.ndarray, "m *cells"], level: float) -> Float[np.ndarray, "*cells"]:
-    """The ceil((m + 1) level / 100)-th smallest score of every cell; refused when m is too small to hold it."""
+    """Return the ceil((m + 1) level / 100)-th smallest score of every cell; refuse an m that is too small for it."""
     count = len(scores)
     rank = math.ceil((count + 1) * level / 100 - 1e-9)  # 11 * 0.9 must not become 10 by rounding up 9.9000000001
     if rank > count:
@@ -61,7 +61,7 @@ def conformal_radius(scores: Float[np.ndarray, "m *cells"], level: float) -> Flo
 
 @dataclass(frozen=True, eq=False)
 class Tracked:
-    """What the adaptive update did: the radius each window was given, and the one for the window after the last."""
+    """The radius that the adaptive update gave to each window, and the one for the window after the last."""
 
     radius: Float[np.ndarray, "m h n"]
     last: Float[np.ndarray, "h n"]
@@ -73,22 +73,22 @@ def track(
     *,
     start: Float[np.ndarray, "h n"],
     stride: int = 1,
-    rate: float = RATE,
+    gain: float = GAIN,
 ) -> Tracked:
-    """Go through the windows in time order, giving each a radius made of what was known at its origin.
+    """Track the radius through the windows in time order; each radius depends on what was known at its origin.
 
     start:  the radius of the first window, as `conformal_radius` gives it.
     stride: rows from one window to the next, at least; step k of a window is known ceil(k / stride) windows later.
-    rate:   gain as a share of `start`, for a cell whose start is 0 of its mean score.
+    gain:   as a fraction of `start`; of the mean score for a cell whose start is 0.
 
     A score that is not known is NaN, and moves nothing.
     """
     windows, horizon, _ = scores.shape
     allowed = 1 - level / 100
     delay = np.ceil(np.arange(1, horizon + 1) / stride).astype(int)
-    # The longer news takes, the more of it is under way when a radius is used: steps as for delayed gradients.
+    # The later a score becomes known, the smaller the step, as for delayed gradients.
     mean = np.nansum(scores, axis=0) / np.maximum(1, (~np.isnan(scores)).sum(axis=0))
-    gain = rate / np.sqrt(delay)[:, None] * np.where(start > 0, start, mean)
+    steps_gain = gain / np.sqrt(delay)[:, None] * np.where(start > 0, start, mean)
     radius = np.empty((windows + 1, *scores.shape[1:]), dtype=scores.dtype)
     missed = np.zeros(scores.shape, dtype=bool)
     now = start.astype(np.float64)
@@ -99,8 +99,8 @@ def track(
         missed[window] = scores[window] > radius[window]
         known = window + 1 - delay  # for every step, the window whose truth arrives before the next origin
         steps = np.flatnonzero(known >= 0)
-        heard = ~np.isnan(scores[known[steps], steps])
-        now[steps] += gain[steps] * (missed[known[steps], steps] - allowed) * heard
+        is_known = ~np.isnan(scores[known[steps], steps])
+        now[steps] += steps_gain[steps] * (missed[known[steps], steps] - allowed) * is_known
     return Tracked(radius=radius[:-1], last=radius[-1])
 
 
@@ -110,26 +110,26 @@ def radius(
     *,
     adaptive: bool,
     stride: int = 1,
-    late: Float[np.ndarray, "k h n"] | None = None,
+    begun: Float[np.ndarray, "k h n"] | None = None,
 ) -> Float[np.ndarray, "h n"]:
-    """The radius for the window after these: of all scores alike, or adaptive, tracked through their later half.
+    """Return the radius for the window after these: of all scores alike, or adaptive, tracked through the later half.
 
-    late: for an adaptive one, the scores of windows that have begun since and not ended, the steps to come as NaN. The
-    last has begun a stride ago.
+    begun: for an adaptive one, the scores of windows that have begun since and not ended, with NaN for future steps;
+    the last began a stride ago.
     """
     if not adaptive:
         return conformal_radius(scores, level)
     half = max(len(scores) // 2, len(scores) - TRACKED, math.ceil(level / (100 - level) - 1e-9))
     start = conformal_radius(scores[:half], level)
-    followed = scores[half:] if late is None else np.concatenate([scores[half:], late])
-    return track(followed, level, start=start, stride=stride).last if len(followed) else start
+    recent = scores[half:] if begun is None else np.concatenate([scores[half:], begun])
+    return track(recent, level, start=start, stride=stride).last if len(recent) else start
 
 
 def thinned(windows: int, *, cells: int, most: int = 4000, budget: int = 2_000_000) -> Int[np.ndarray, "m"]:
-    """Which windows to keep the scores of: evenly spaced, the last among them, no more than memory is worth.
+    """Return the windows whose scores are kept: at a constant stride, ending with the last, within a memory budget.
 
-    Neighbouring windows share all but one row, so leaving most of them out loses little. At least 100 are kept,
-    and otherwise no more than `budget` scores of `cells` per window.
+    Neighboring windows share all but one row, so leaving most of them out loses little. At least 100 are kept if there
+    are so many, and otherwise no more than `budget` scores of `cells` per window.
     """
     keep = min(most, max(100, budget // max(1, cells)))
     stride = max(1, math.ceil(windows / keep))

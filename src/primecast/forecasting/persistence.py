@@ -1,15 +1,17 @@
-"""A Forecaster's folder: what is written into it, and everything that is checked before anything of it is believed.
+"""The folder of a saved Forecaster: what is written into it, and every check before anything of it is used.
 
-The checks go from the cheap to the dear: fields and their types, sizes, names and shapes of the tensors as the file's
-header has them, and only then memory is taken and numbers are read. Whatever is wrong is one sentence, and nothing is
-loaded.
+The checks go from cheap to expensive: fields and their types, sizes, names and shapes of the tensors as the file's
+header has them; only then memory is allocated and numbers are read. Every refusal is one sentence, and nothing is
+loaded. Folders saved by earlier versions are translated first, see `_current_names`.
+
+Letters: n columns, k targets, t rows, m calibration windows, h horizon.
 """
 
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -19,17 +21,24 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from primecast.data.windows import Scaler
 from primecast.errors import InputError, unknown
-from primecast.frames.checked import step_of, zone_name
-from primecast.frames.read import Index
-from primecast.storage.tensors import CONFIG, WEIGHTS, load_tensors, open_folder, save_folder
+from primecast.forecasting.arguments import Arguments
+from primecast.forecasting.model_card import model_card
+from primecast.forecasting.state import FittedState
+from primecast.frames.dates import Index, describe_step, zone_name
+from primecast.frames.layouts import FILE, Layout
+from primecast.frames.roles import Roles, shifts
+from primecast.frames.validate import CheckedFrame
+from primecast.frames.window_builder import WindowBuilder
+from primecast.storage.tensors import CONFIG, WEIGHTS, load_tensors, load_weights, open_folder, save_folder
 
 FORM = "primecast.Forecaster"
 VERSION = 1
 LARGEST = 1 << 16
-"""No size of a model is larger: what is, is not a model's."""
+"""No size of a model is larger."""
 SIZES = ("horizon", "lookback", "model_args")
-"""The arguments by which memory is taken when a model is built."""
+"""The arguments that decide how much memory a model needs."""
 FIELDS: dict[str, type] = {
     "version": int,
     "params": dict,
@@ -45,20 +54,57 @@ FIELDS: dict[str, type] = {
     "facts": dict,
 }
 LAYOUT: dict[str, type | UnionType] = {
-    **dict.fromkeys(("time", "id", "value", "file_time", "file_id", "file_value"), str | None),
+    **dict.fromkeys(("time", "id", "value"), str | None),
     "kind": str,
-    "day_first": bool | None,
+    "dayfirst": bool | None,
     "whole": list,
 }
-LACKING: dict[str, object] = {"file_id": None, "file_value": None, "day_first": None, "whole": []}
-"""What the layouts of earlier folders do not say."""
 FORMER_NAMES = {
     "marks": "time_features",
     "channel_vectors": "channel_embeddings",
     "prime-free": "prime-table",
     "free": "table",
 }
-"""Names of fields, arguments, attentions and kinds of a primer in folders saved before 0.2, and those of today."""
+"""Fields, arguments, attentions and kinds of a primer in folders saved before 0.2, and their names of today."""
+
+
+# ---------------------------------------------------------------- saving
+
+
+def save_state(state: FittedState, folder: Path) -> None:
+    """Write config.json, model.safetensors and README.md into the folder, all of them or none."""
+    save_forecaster(
+        folder,
+        params=asdict(state.arguments),
+        model=state.model,
+        index=state.recent.index,
+        fields={
+            "columns": state.columns,
+            "layout": asdict(state.layout),
+            "time_features": _n_time_features(state.arguments, state.recent.index),
+            "season": state.season,
+            "stride": state.stride,
+            "rows": state.rows,
+            "periods": {name: list(ends) for name, ends in state.periods.items()},
+            "facts": state.facts,
+        },
+        arrays={
+            "scaler.mean": state.scaler.mean,
+            "scaler.std": state.scaler.std,
+            "recent.values": state.recent.frame.to_numpy(),
+            "recent.gaps": state.recent.gaps,
+            "constant": state.constant,
+            "naive_mae": state.naive_mae,
+            "calibration": state.calibration,
+        },
+        card=model_card(state.facts),
+    )
+
+
+def _n_time_features(arguments: Arguments, index: pd.Index) -> int:
+    calendar = 4 if isinstance(index, pd.DatetimeIndex) else 0
+    covariates = len(arguments.future or ())
+    return calendar + len(shifts(lookback=arguments.lookback, horizon=arguments.horizon)) * covariates
 
 
 def save_forecaster(
@@ -71,7 +117,7 @@ def save_forecaster(
     arrays: Mapping[str, np.ndarray],
     card: str,
 ) -> None:
-    """Write the folder; it holds either what it held before or all of this."""
+    """Write the folder, after checking that it can be loaded; on failure it holds what it held before."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
     config = {
@@ -86,14 +132,14 @@ def save_forecaster(
 
 
 def _check_loadable(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], index: Index) -> None:
-    """What could not be loaded again is refused while the folder still holds what it held before."""
+    """Refuse what could not be loaded again, before the folder is touched."""
     try:
-        saved = _checked(folder, json.loads(json.dumps(config, allow_nan=False)), arguments=config["params"])
+        saved = _check_config(folder, json.loads(json.dumps(config, allow_nan=False)), arguments=config["params"])
     except ValueError as error:  # of JSON, and every InputError
         raise InputError(f"cannot save to {folder}, from where it could not be loaded: {error}") from error
     if not _same(saved.index, index):
         raise InputError(
-            f"cannot save to {folder}: the step and zone of the rows, {step_of(index)}, have no name from which they "
+            f"cannot save to {folder}: the step and zone of the rows, {describe_step(index)}, have no name from which they "
             "could be loaded; give the frame an index whose freq has one, such as 'h', 'B' or 'MS', in a zone such as "
             "'Europe/Berlin'"
         )
@@ -103,18 +149,72 @@ def _check_loadable(folder: Path, config: Mapping[str, Any], tensors: Mapping[st
 
 
 def _same(one: Index, other: Index) -> bool:
-    """Whether the rows, those to come and what a clock shows at them are the same."""
+    """Return whether the rows, the future rows and their local times are the same."""
     if not (isinstance(one, pd.DatetimeIndex) and isinstance(other, pd.DatetimeIndex)):
         return one.equals(other)
     clocks = [index.tz_localize(None) for index in (one, other)]
     return one.freq == other.freq and bool((one == other).all()) and bool((clocks[0] == clocks[1]).all())
 
 
+# ---------------------------------------------------------------- loading
+
+
+def load_state(folder: Path) -> FittedState:
+    """Return the state that `save_state` wrote; every name, size and number is checked first."""
+    saved = open_forecaster(folder, arguments=[field.name for field in fields(Arguments)])
+    with saved.reraise_for():
+        arguments = Arguments(**saved.fields["params"])
+        arguments.check()
+        columns: list[str] = saved.fields["columns"]
+        roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
+        n_time_features = _n_time_features(arguments, saved.index)
+        if n_time_features != saved.fields["time_features"]:
+            raise InputError(
+                f"it has {saved.fields['time_features']} time features, but its other fields need {n_time_features}"
+            )
+        kinds = arguments.tensor_kinds(channels=len(roles.channels), n_time_features=n_time_features)
+        weights, arrays = saved.tensors(kinds, _array_kinds(saved, roles, arguments.horizon))
+        if len(saved.index) < arguments.lookback or not (arrays["scaler.std"] > 0).all():
+            raise InputError(
+                "its rows are fewer than the look-back, or a standard deviation of its scaler is not above 0"
+            )
+        model = arguments.build_model(channels=len(roles.channels), n_time_features=n_time_features)
+        load_weights(model, weights, source=str(folder))
+        scaler = Scaler(mean=arrays["scaler.mean"], std=arrays["scaler.std"])
+        frame = pd.DataFrame(arrays["recent.values"], index=saved.index, columns=list(roles.columns))
+        return FittedState(
+            arguments=arguments,
+            model=model.eval(),
+            builder=WindowBuilder(scaler, roles, arguments.lookback, arguments.horizon, arguments.missing),
+            layout=Layout(**saved.fields["layout"]),
+            columns=columns,
+            recent=CheckedFrame(frame, arrays["recent.gaps"]),
+            periods={name: (str(first), str(last)) for name, (first, last) in saved.fields["periods"].items()},
+            constant=arrays["constant"],
+            naive_mae=arrays["naive_mae"],
+            calibration=arrays["calibration"],
+            **{name: saved.fields[name] for name in ("season", "stride", "rows", "facts")},
+        )
+
+
+def _array_kinds(saved: "Saved", roles: Roles, horizon: int) -> dict[str, str]:
+    n, k, rows, windows = len(roles.columns), len(roles.targets), len(saved.index), saved.fields["windows"]
+    return {
+        "scaler.mean": f"float64[{n}]",
+        "scaler.std": f"float64[{n}]",
+        "recent.values": f"float64[{rows}, {n}]",
+        "recent.gaps": f"bool[{rows}, {n}]",
+        "constant": f"bool[{k}]",
+        "naive_mae": f"float64[{k}]",
+        "calibration": f"float32[{windows}, {horizon}, {k}]",
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Saved:
     """A folder whose configuration has been checked, and whose tensors have not been read yet.
 
-    former: it was saved under the names of before 0.2, and so are its tensors.
+    former: it was saved before 0.2, and its tensors have the names of then.
     """
 
     folder: Path
@@ -122,29 +222,18 @@ class Saved:
     index: Index
     former: bool = False
 
-    @property
-    def params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self.fields["params"]
-        return params
-
-    @property
-    def windows(self) -> int:
-        return int(self.fields["windows"])
-
     def tensors(
         self, model: Mapping[str, str], arrays: Mapping[str, str]
     ) -> tuple[dict[str, Tensor], dict[str, np.ndarray]]:
-        """The weights and the arrays, if the file holds exactly these names with these types and shapes."""
-        stored = {name: name.replace("time_features", "marks") if self.former else name for name in (*model, *arrays)}
-        expected = {f"model.{stored[name]}": kind for name, kind in model.items()}
-        expected |= {stored[name]: kind for name, kind in arrays.items()}
+        """Return the weights and the arrays, if the file holds exactly these names with these types and shapes."""
+        stored = {name: f"model.{name.replace('time_features', 'marks') if self.former else name}" for name in model}
+        expected = {**{stored[name]: kind for name, kind in model.items()}, **arrays}
         read, _ = load_tensors(self.folder / WEIGHTS, expected)
-        weights = {name: read[f"model.{stored[name]}"] for name in model}
-        return weights, {name: read[stored[name]].numpy() for name in arrays}
+        return {name: read[stored[name]] for name in model}, {name: read[name].numpy() for name in arrays}
 
     @contextmanager
     def reraise_for(self) -> Iterator[None]:
-        """Whatever is wrong inside is wrong with this folder, and the message says so."""
+        """Raise errors from inside as an InputError that names this folder."""
         try:
             yield
         except (InputError, TypeError, ValueError, KeyError, AttributeError, OverflowError, RuntimeError) as error:
@@ -153,40 +242,50 @@ class Saved:
 
 
 def open_forecaster(folder: Path, *, arguments: Collection[str]) -> Saved:
-    """The checked configuration of a folder. arguments: those a Forecaster takes, all of which must be there."""
-    fields = open_folder(folder, form=FORM)
-    saved = _checked(folder, _with_current_names(fields), arguments=arguments)
-    return replace(saved, former="marks" in fields)
+    """Return the checked configuration of a folder. arguments: those of a Forecaster, all of which must be there."""
+    config = open_folder(folder, form=FORM)
+    return replace(_check_config(folder, _current_names(config), arguments=arguments), former="marks" in config)
 
 
-def _with_current_names(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a folder under the names of today, whatever they were when it was saved."""
-    fields = {FORMER_NAMES.get(name, name): value for name, value in fields.items()}
-    params = fields.get("params")
-    if not isinstance(params, dict):  # refused later, with its name
-        return fields
-    params = {**params, "attention": _current(params.get("attention"))}
-    if isinstance(params.get("model_args"), dict):
-        arguments = {FORMER_NAMES.get(name, name): value for name, value in params["model_args"].items()}
-        if isinstance(arguments.get("primer"), dict):
-            arguments["primer"] = {name: _current(value) for name, value in arguments["primer"].items()}
-        elif "primer" in arguments:
-            arguments["primer"] = _current(arguments["primer"])
-        params["model_args"] = arguments
-    return {**fields, "params": params}
+def _current_names(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the names of today, whichever version of primecast wrote it."""
+    config = {_current(name): value for name, value in config.items()}
+    params, layout = config.get("params"), config.get("layout")
+    if isinstance(layout, dict):
+        config["layout"] = _current_layout(layout)
+    if isinstance(params, dict):  # anything else is refused later
+        config["params"] = params = {
+            name: _current(value) if name == "attention" else value for name, value in params.items()
+        }
+        if isinstance(params.get("model_args"), dict):
+            params["model_args"] = {_current(name): value for name, value in params["model_args"].items()}
+            primer = params["model_args"].get("primer")
+            if isinstance(primer, dict):
+                params["model_args"]["primer"] = {name: _current(value) for name, value in primer.items()}
+            elif primer is not None:
+                params["model_args"]["primer"] = _current(primer)
+    return config
 
 
 def _current(name: Any) -> Any:
     return FORMER_NAMES.get(name, name) if isinstance(name, str) else name
 
 
-def _checked(folder: Path, fields: dict[str, Any], *, arguments: Collection[str]) -> Saved:
+def _current_layout(layout: dict[str, Any]) -> dict[str, Any]:
+    """Return a layout with the fields of today: files had names of their own, `dayfirst` was `day_first`."""
+    file_names = {name: layout.pop(f"file_{name}", None) for name in ("id", "time", "value")}
+    if any(name is not None for name in file_names.values()):
+        layout = {**layout, **file_names, "kind": FILE}
+    layout = {"dayfirst" if name == "day_first" else name: value for name, value in layout.items()}
+    return {"dayfirst": None, "whole": [], **layout}
+
+
+def _check_config(folder: Path, fields: dict[str, Any], *, arguments: Collection[str]) -> Saved:
     source = str(folder / CONFIG)
     if fields.get("version") != VERSION:
         raise InputError(f"{source} is of version {fields.get('version')!r}, this primecast reads version {VERSION}")
     check_fields(fields, FIELDS, source)
     check_fields(fields["params"], dict.fromkeys(arguments, object), f"params of {source}")
-    fields["layout"] = {**LACKING, **fields["layout"]}
     check_fields(fields["layout"], LAYOUT, f"layout of {source}")
     _check_sizes({name: fields["params"][name] for name in SIZES}, source)
     if len(fields["columns"]) > LARGEST or not all(isinstance(name, str) for name in fields["columns"]):
@@ -200,9 +299,9 @@ def _checked(folder: Path, fields: dict[str, Any], *, arguments: Collection[str]
 
 
 def check_fields(given: object, expected: Mapping[str, type | UnionType], where: str) -> None:
-    """Refuse what is not a mapping of exactly these fields with values of these types."""
+    """Refuse anything but a mapping of exactly these fields with values of these types."""
     if not isinstance(given, dict):
-        raise InputError(f"{where} is no mapping but {type(given).__name__}")
+        raise InputError(f"{where} is not a mapping but {type(given).__name__}")
     for name in given:
         if name not in expected:
             raise unknown(f"field in {where}", name, expected)
@@ -215,7 +314,7 @@ def check_fields(given: object, expected: Mapping[str, type | UnionType], where:
 
 
 def _check_sizes(value: object, where: str) -> None:
-    """Refuse whole numbers that no model has, before anything of their size is allocated."""
+    """Refuse sizes that no model has, before memory of their size is allocated."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for part in parts:
         _check_sizes(part, where)

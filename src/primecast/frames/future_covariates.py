@@ -1,6 +1,6 @@
-"""What a user says of the rows to come: the covariates that are known beforehand.
+"""Future covariates: columns whose values are known beforehand, read from the table that `predict` is given.
 
-Letters: h rows to come, c covariates.
+Letters: h future rows, c covariates.
 """
 
 import warnings
@@ -12,21 +12,22 @@ from jaxtyping import Float64
 
 from primecast.data.formats import to_numbers
 from primecast.errors import InputError, format_list
-from primecast.frames.checked import CheckedFrame, in_step, index_of
-from primecast.frames.layouts import Layout, reopen_table
-from primecast.frames.read import Index
+from primecast.frames.dates import Index, align_rows
+from primecast.frames.layouts import Layout
+from primecast.frames.read import reopen_table
+from primecast.frames.validate import CheckedFrame
 
 
 class UnknownFutureWarning(UserWarning):
-    """A covariate that was to be known beforehand is not; its last known value was used."""
+    """Some future values of a covariate are not known; its last known value was used."""
 
 
 def read_future_covariates(
     future: object, names: Sequence[str], *, table: CheckedFrame, ahead: Index, layout: Layout
 ) -> Float64[np.ndarray, "h c"]:
-    """The covariates of these names at the rows `ahead` of the table, from what the user gave of them.
+    """Return the covariates at the rows `ahead`, which follow the table; where unknown, the last value, with a warning.
 
-    layout: how tables of this user are laid out. Where nothing is known the last known value goes on, with a warning.
+    future: a table as `open_table` takes it, or None. layout: that of the table of `fit`.
     """
     if future is not None and not names:
         raise InputError("this Forecaster has no future covariates: name them with Forecaster(future=[...])")
@@ -36,12 +37,12 @@ def read_future_covariates(
         given, _ = reopen_table(future, layout)
         if isinstance(future, np.ndarray):
             given = _numbered(given, names, ahead)
-        held = _checked(in_step(given.rename(columns=str), index_of(table.frame)), names).reindex(ahead)
+        held = _check(align_rows(given.rename(columns=str), table.index), names).reindex(ahead)
     unknown_cells = int(held.isna().to_numpy().sum())
     if unknown_cells:
         warnings.warn(
             f"{unknown_cells} of {held.size} future values of {format_list(names)} are not known; the last known value "
-            f"of each was used. They are wanted from {ahead[0]} to {ahead[-1]}",
+            f"of each was used. They are needed from {ahead[0]} to {ahead[-1]}",
             UnknownFutureWarning,
             stacklevel=3,
         )
@@ -50,7 +51,7 @@ def read_future_covariates(
 
 
 def _numbered(given: pd.DataFrame, names: Sequence[str], ahead: Index) -> pd.DataFrame:
-    """The rows of an array, which carries neither dates nor names."""
+    """Return an array, which has neither dates nor names, as a frame of the rows `ahead`."""
     if given.shape[1] != len(names):
         raise InputError(
             f"the future array has {given.shape[1]} columns, there are {len(names)} future covariates: {format_list(names)}"
@@ -58,7 +59,7 @@ def _numbered(given: pd.DataFrame, names: Sequence[str], ahead: Index) -> pd.Dat
     return given.iloc[: len(ahead)].set_axis(ahead[: len(given)], axis="index").set_axis(list(names), axis=1)
 
 
-def _checked(given: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def _check(given: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     absent = [name for name in names if name not in given.columns]
     if absent:
         raise InputError(f"the future frame has no column {format_list(absent)}; it has {format_list(given.columns)}")

@@ -1,0 +1,212 @@
+"""Fitting: from a table to a FittedState.
+
+    wide frame ─> check ─> split 7:1:2 ─> windows ─> train ─> score the test rows ─> errors of held-out rows ─> state
+
+It is the protocol of the benchmarks: the same split, training loop and scores. The first 70 % of the rows train, the
+next 10 % stop training, the last 20 % score. A held-out window reads what was known at its origin.
+
+Letters: t rows, b batch, l look-back, h horizon, n channels or targets, m time features.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
+
+from primecast.data.windows import Ranges, Ratio, Scaler, row_ranges
+from primecast.errors import InputError, format_list
+from primecast.forecasting.arguments import Arguments
+from primecast.forecasting.model_card import collect_facts
+from primecast.forecasting.prediction import forecast_held_out
+from primecast.forecasting.state import FittedState, TrainingRecord
+from primecast.frames.dates import season_of
+from primecast.frames.layouts import Layout
+from primecast.frames.point_in_time import PointInTimeValues
+from primecast.frames.roles import Roles
+from primecast.frames.validate import CheckedFrame, check_frame, check_magnitude, warn_constant_channels
+from primecast.frames.window_builder import RoleWindows, SeasonalNaiveWindows, WindowBuilder
+from primecast.models.naive import SeasonalNaive
+from primecast.nn.losses import Loss, create_loss
+from primecast.training.loop import History, Scores, evaluate, fit
+
+
+def fit_state(arguments: Arguments, wide: pd.DataFrame, layout: Layout) -> FittedState:
+    """Return the state of a model trained on this table, which has not been checked yet."""
+    table = check_frame(wide.rename(columns=str), missing=arguments.missing)
+    warn_constant_channels(table)
+    columns = [str(name) for name in table.frame.columns]
+    roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
+    table = table.ordered(roles.columns)
+    lookback, horizon = arguments.lookback, arguments.horizon
+    ranges = row_ranges(Ratio(), rows=len(table), lookback=lookback, horizon=horizon)
+    season = season_of(table.index) if arguments.season is None else arguments.season
+    _check_training_rows(table, ranges.train.stop, season)
+
+    values = PointInTimeValues.of(table)
+    known = values.frame_as_of(table, ranges.train.stop)  # no gap of the training rows is filled from beyond them
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_magnitude` names the value
+        scaler = Scaler.fit(known.frame.to_numpy())
+    check_magnitude(table, scaler)
+    builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing)
+    train = builder.windows(known, ranges.train)
+    val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
+    model, history = _train(arguments, train, val, epochs=arguments.epochs)
+    naive = SeasonalNaiveWindows(test, values.scaled(scaler), season=season)
+    record = TrainingRecord(
+        data=table,
+        history=history,
+        scores=_score(model, test, batch_size=arguments.batch_size),
+        naive_scores=_score(SeasonalNaive(lookback=naive.lookback, horizon=horizon, season=naive.lookback), naive),
+    )
+    state = _calibrate(arguments, model, builder, record, ranges, layout=layout, columns=columns, season=season)
+    if not arguments.refit:
+        return state
+    everything = builder.windows(table, range(len(table)))
+    return replace(state, model=_train(arguments, everything, val, epochs=history.best_epoch)[0])
+
+
+def _check_training_rows(table: CheckedFrame, rows: int, season: int) -> None:
+    empty = [name for place, name in enumerate(table.frame.columns) if table.gaps[:rows, place].all()]
+    if empty:
+        raise InputError(f"these channels have no value in the {rows} rows that train: {format_list(empty)}; drop them")
+    if season >= rows:
+        raise InputError(f"season is {season}; it must be less than the {rows} rows that train")
+
+
+def _calibrate(
+    arguments: Arguments,
+    model: nn.Module,
+    builder: WindowBuilder,
+    record: TrainingRecord,
+    ranges: Ranges,
+    *,
+    layout: Layout,
+    columns: list[str],
+    season: int,
+) -> FittedState:
+    """Return the state with the errors of the held-out rows, validation and test."""
+    table, targets = record.data, builder.targets
+    trained, tested = ranges.train.stop, ranges.val.stop
+    held_out = forecast_held_out(model, builder, table, range(trained, len(table)), batch_size=arguments.batch_size)
+    borders = {"train": (0, trained), "val": (trained, tested), "test": (tested, len(table))}
+    state = FittedState(
+        arguments=arguments,
+        model=model,
+        builder=builder,
+        layout=layout,
+        columns=columns,
+        recent=table.last(builder.lookback + builder.horizon),
+        constant=(table.frame.max() == table.frame.min()).to_numpy()[:targets],
+        season=season,
+        naive_mae=_naive_mae(table.truth[:trained, :targets], season),
+        calibration=held_out.errors(len(table)),
+        stride=held_out.stride or 1,
+        rows=len(table) - int(held_out.ends[-1]),
+        periods={
+            name: (str(table.index[first]), str(table.index[after - 1])) for name, (first, after) in borders.items()
+        },
+        facts={},
+        training=record,
+    )
+    return replace(state, facts=collect_facts(state, record, val_errors=held_out.ends <= tested))
+
+
+# ---------------------------------------------------------------- training and scores
+
+
+def _train(arguments: Arguments, train: RoleWindows, val: RoleWindows, *, epochs: int) -> tuple[nn.Module, History]:
+    model = arguments.build_model(channels=train.channels, n_time_features=train.n_time_features)
+    loss = create_loss(arguments.loss)
+    masked = train.gaps is not None or train.targets < train.channels
+    history = fit(
+        _of_targets(model, train),
+        train,
+        val,
+        loss=masked_loss(loss) if masked else loss,
+        lr=arguments.lr,
+        batch_size=arguments.batch_size,
+        epochs=epochs,
+        patience=min(arguments.patience, epochs),
+        schedule=arguments.schedule,
+        seed=arguments.seed,
+        progress=arguments.progress,
+        device=arguments.device,
+        precision=arguments.precision,
+    )
+    return model.cpu(), history
+
+
+def _score(model: nn.Module, windows: RoleWindows | SeasonalNaiveWindows, *, batch_size: int = 256) -> Scores:
+    """Return the scores over the targets: the other channels have no error, but are counted as cells."""
+    base = windows.windows if isinstance(windows, SeasonalNaiveWindows) else windows
+    scores = evaluate(_of_targets(model, base), windows, batch_size=batch_size)
+    if base.targets == base.channels:
+        return scores
+    fraction = base.targets / base.channels
+    return replace(
+        scores,
+        channel_mse=scores.channel_mse[: base.targets],
+        channel_mae=scores.channel_mae[: base.targets],
+        **{
+            name: getattr(scores, name) / fraction
+            for name in ("mse", "mae", "step_mse", "step_mae", "window_mse", "window_mae")
+        },
+    )
+
+
+def _of_targets(model: nn.Module, windows: RoleWindows) -> nn.Module:
+    return TargetsOnly(model, windows.targets) if windows.targets < windows.channels else model
+
+
+class TargetsOnly(nn.Module):
+    """A model whose forecast of the channels after the targets is replaced by 0."""
+
+    def __init__(self, model: nn.Module, targets: int) -> None:
+        super().__init__()
+        self.model = model
+        self.targets = targets
+
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
+        forecast: Float[Tensor, "b h n"] = self.model(x, time_features)
+        return torch.cat([forecast[..., : self.targets], torch.zeros_like(forecast[..., self.targets :])], dim=-1)
+
+    def training_loss(
+        self,
+        x: Float[Tensor, "b l n"],
+        y: Float[Tensor, "b h n"],
+        time_features: Float[Tensor, "b t m"] | None,
+        loss: Loss,
+    ) -> Float[Tensor, ""]:
+        """Return the model's own training loss if it has one."""
+        own = getattr(self.model, "training_loss", None)
+        return loss(self.model(x, time_features), y) if own is None else own(x, y, time_features, loss)
+
+
+def masked_loss(loss: Loss) -> Loss:
+    """Return a loss that leaves out cells whose truth is NaN: its mean is over the others.
+
+    Exact for losses that are means over cells. A loss of whole series, as FreDF's of spectra, sees an error of 0 there.
+    """
+    return partial(_masked_loss, loss)
+
+
+def _masked_loss(loss: Loss, forecast: Float[Tensor, "b h n"], truth: Float[Tensor, "b h n"]) -> Float[Tensor, ""]:
+    known = ~truth.isnan()
+    fraction = known.double().mean().item()
+    if fraction == 0:
+        return (forecast * 0).sum()
+    zero = torch.zeros_like(truth)
+    return loss(torch.where(known, forecast, zero), torch.where(known, truth, zero)) / fraction
+
+
+def _naive_mae(values: Float64[np.ndarray, "t n"], season: int) -> Float64[np.ndarray, "n"]:
+    """Return the mean of |y(t) - y(t - season)| over known pairs; 0 where there are none."""
+    differences = np.abs(values[season:] - values[:-season])
+    known = ~np.isnan(differences)
+    return np.where(known, differences, 0).sum(axis=0) / np.maximum(1, known.sum(axis=0))

@@ -1,0 +1,123 @@
+"""The model card of a saved Forecaster: the facts about it, and its README.md.
+
+Letters: m held-out windows.
+"""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from primecast.forecasting.intervals import conformal_radius
+from primecast.forecasting.state import FittedState, TrainingRecord
+from primecast.frames.dates import describe_step
+
+LEVELS = (80, 90)
+"""Levels, in per cent, whose coverage the card reports."""
+
+
+def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Bool[np.ndarray, "m"]) -> dict[str, Any]:
+    """Return the facts of the model card; all of them can be written as JSON.
+
+    val_errors: which rows of the calibration are errors of validation rows; the others are of test rows.
+    """
+    val, test = state.calibration[val_errors], state.calibration[~val_errors]
+    coverage: dict[str, float | None] = {}
+    for level in LEVELS:
+        enough = len(val) >= level / (100 - level) and len(test) > 0
+        coverage[str(level)] = float((test <= conformal_radius(val, level)).mean()) if enough else None
+    roles, arguments = state.roles, state.arguments
+    return {
+        "data": {
+            "targets": list(roles.targets),
+            "past": list(roles.past),
+            "future": list(roles.future),
+            "step": describe_step(record.data.index),
+            "missing": arguments.missing,
+            "periods": {name: list(ends) for name, ends in state.periods.items()},
+            "season": state.season,
+        },
+        "model": {
+            "name": arguments.model,
+            "attention": arguments.attention_name,
+            "parameters": sum(p.numel() for p in state.model.parameters()),
+            "lookback": state.lookback,
+            "horizon": state.horizon,
+        },
+        "scores": {
+            "windows": record.scores.windows,
+            "mse": record.scores.mse,
+            "mae": record.scores.mae,
+            "naive_mse": record.naive_scores.mse,
+            "naive_mae": record.naive_scores.mae,
+        },
+        "coverage": coverage,
+        "calibration": len(state.calibration),
+        "versions": {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")},
+    }
+
+
+def model_card(facts: Mapping[str, Any]) -> str:
+    """Return the README.md of a saved Forecaster from its facts."""
+    data, model, scores = facts["data"], facts["model"], facts["scores"]
+    periods = "\n".join(f"| {name} | {first} | {last} |" for name, (first, last) in data["periods"].items())
+    covariates = [f"{role}: {', '.join(data[role])}" for role in ("past", "future") if data[role]]
+    intervals = [
+        f"| {level} % | {100 * fraction:.1f} % |"
+        for level, fraction in facts["coverage"].items()
+        if fraction is not None
+    ]
+    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    return f"""---
+library_name: primecast
+tags: [time-series-forecasting, primecast, {model["name"]}]
+---
+
+# Forecasts of {len(data["targets"])} channels, {model["horizon"]} steps ahead
+
+Model: {model["name"]} with {model["attention"]} attention, {model["parameters"]} parameters, trained by primecast.
+It reads {model["lookback"]} steps and forecasts {model["horizon"]}; one step is {data["step"]}.
+
+## Data
+
+Channels: {", ".join(data["targets"])}.
+{"Covariates: " + "; ".join(covariates) + "." if covariates else "No covariates."}
+Missing values: {data["missing"]}.
+
+| rows | first | last |
+|---|---|---|
+{periods}
+
+## Scores
+
+Of {scores["windows"]} forecasts of the test rows, which were held out from training, in scaled units (each channel by
+its mean and standard deviation in the training rows):
+
+| forecast | MSE | MAE |
+|---|---|---|
+| this model | {scores["mse"]:.4f} | {scores["mae"]:.4f} |
+| last season repeated ({data["season"]} steps) | {scores["naive_mse"]:.4f} | {scores["naive_mae"]:.4f} |
+
+## Intervals
+
+Split-conformal, per channel and step, from the errors of {facts["calibration"]} held-out windows. Coverage of the test
+rows, with the errors of the validation rows alone:
+
+| level | truths inside |
+|---|---|
+{chr(10).join(intervals) if intervals else "| - | too few held-out windows |"}
+
+## Use
+
+    from primecast import Forecaster
+    f = Forecaster.load("this folder")
+    f.predict(recent, level=[80])      # recent: at least {model["lookback"]} rows of the same channels
+
+Meant for these channels at this step, as long as they behave as in the rows above. It was not tested on other plants,
+places or years, nor for decisions in which a single wrong forecast does harm; its intervals describe past errors, not
+future ones.
+
+Trained with {versions}.
+"""

@@ -1,0 +1,241 @@
+"""Forecasts of a fitted state: after the last row with intervals, from held-out rows, and after newer rows.
+
+Every forecast comes from `training.loop.predict`, the one inference function.
+
+Letters: t rows, m forecasts, h horizon, n targets, k windows that have begun and not ended, c future covariates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float32, Float64, Int64
+from torch import nn
+
+from primecast.data.formats import to_numbers
+from primecast.errors import InputError, format_list
+from primecast.forecasting.intervals import check_levels, radius, thinned
+from primecast.forecasting.state import FittedState
+from primecast.frames.dates import align_rows, check_step, future_index, with_length
+from primecast.frames.future_covariates import read_future_covariates
+from primecast.frames.layouts import Layout
+from primecast.frames.point_in_time import PointInTimeValues
+from primecast.frames.read import reopen_table
+from primecast.frames.validate import CheckedFrame, check_frame, check_magnitude, check_overlap
+from primecast.frames.window_builder import WindowBuilder
+from primecast.training.loop import predict
+
+# ---------------------------------------------------------------- tables given later
+
+
+def open_later(state: FittedState, data: object) -> tuple[pd.DataFrame, Layout]:
+    """Open a table of the same channels and the same kind of rows as the one of `fit`; it is not checked yet."""
+    wide, layout = reopen_table(data, state.layout)
+    wide = wide.rename(columns=str)
+    if sorted(wide.columns) != sorted(state.columns):
+        raise InputError(
+            f"this Forecaster was fitted on channels {format_list(state.columns)}, "
+            f"the frame has {format_list(wide.columns)}"
+        )
+    return align_rows(wide[state.columns], state.recent.index), layout
+
+
+def read_later(state: FittedState, data: object) -> tuple[CheckedFrame, Layout]:
+    """Open and check such a table."""
+    wide, layout = open_later(state, data)
+    table = check_frame(wide, missing=state.arguments.missing).ordered(state.roles.columns)
+    check_step(table.index, state.recent.index)
+    check_magnitude(table, state.scaler)
+    return table, layout
+
+
+# ---------------------------------------------------------------- forecasts
+
+
+def predict_table(state: FittedState, data: object, *, level: Sequence[float], future: object, adaptive: bool) -> Any:
+    """Return the forecast after the last row of `data`, or of the rows known so far, as the same kind of table."""
+    levels = check_levels(level)
+    table, layout = (state.recent, state.layout) if data is None else read_later(state, data)
+    if len(table) < state.lookback:
+        raise InputError(f"a forecast needs {state.lookback} rows, the frame has {len(table)}")
+    seen, unchanged = table.last(state.lookback), state.unchanged(table)
+    ahead = future_index(seen.index, state.horizon)
+    known = read_future_covariates(future, state.roles.future, table=seen, ahead=ahead, layout=state.layout)
+    point = forecast_next(state, seen, known, unchanged)
+    begun = errors_so_far(state, table) if adaptive and levels else None
+    radii = {
+        one: interval_radius(
+            state, one, state.calibration, adaptive=adaptive, stride=state.stride, begun=begun, unchanged=unchanged
+        )
+        for one in levels
+    }
+
+    def framed(values: Float64[np.ndarray, "h n"]) -> pd.DataFrame:
+        return pd.DataFrame(values, index=ahead, columns=list(state.roles.targets))
+
+    lower = {f"lo-{one:g}": framed(point - radii[one]) for one in levels[::-1]}
+    upper = {f"hi-{one:g}": framed(point + radii[one]) for one in levels}
+    return layout.render(framed(point), {**lower, **upper})
+
+
+def forecast_next(
+    state: FittedState, table: CheckedFrame, known: Float64[np.ndarray, "h c"], unchanged: Bool[np.ndarray, "n"]
+) -> Float64[np.ndarray, "h n"]:
+    """Return the forecast of the targets after the last row of the table, in original units.
+
+    known: the future covariates. unchanged: the targets that are forecast as their constant.
+    """
+    scaled = predict(state.model, state.builder.next(table, known))[0].double().numpy()
+    all_columns = np.zeros((state.horizon, len(state.roles.columns)))
+    all_columns[:, : scaled.shape[1]] = scaled
+    forecast = state.scaler.inverse(all_columns)[:, : state.builder.targets]
+    forecast[:, unchanged] = table.frame.to_numpy()[-1, : state.builder.targets][unchanged]
+    return forecast
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutForecasts:
+    """Scaled forecasts from several origins, each of what was known there; truths arrive row by row.
+
+    values: all columns, scaled. never: the truths that stay unknown.
+    """
+
+    forecasts: Float32[np.ndarray, "m h n"]
+    origins: Int64[np.ndarray, "m"]
+    values: PointInTimeValues
+    never: Bool[np.ndarray, "t n"] | None
+
+    @property
+    def ends(self) -> Int64[np.ndarray, "m"]:
+        """Return the row after the last one that each forecasts."""
+        return self.origins + self.forecasts.shape[1]
+
+    @property
+    def stride(self) -> int | None:
+        """Return the fewest rows between two origins, so that no error counts as older than it is."""
+        return int(np.diff(self.origins).min()) if len(self.origins) > 1 else None
+
+    def errors(self, time: int) -> Float32[np.ndarray, "m h n"]:
+        """Return absolute errors as they were known before the row `time`, NaN where they were not."""
+        _, horizon, targets = self.forecasts.shape
+        truth = self.values.as_of(np.arange(time), time)[:, :targets]
+        if self.never is not None:
+            truth = np.where(self.never[:time], np.float32(np.nan), truth)
+        to_come = np.full((1, targets), np.nan, dtype=np.float32)
+        steps = np.minimum(self.origins[:, None] + np.arange(horizon), time)
+        return np.abs(self.forecasts - np.concatenate([truth, to_come])[steps])
+
+
+def forecast_from(
+    model: nn.Module, builder: WindowBuilder, table: CheckedFrame, origins: Int64[np.ndarray, "m"], *, batch_size: int
+) -> HeldOutForecasts:
+    """Return the forecasts from these rows on; each row has a look-back before it."""
+    forecasts = np.zeros((0, builder.horizon, builder.targets), dtype=np.float32)
+    if len(origins):
+        windows = builder.from_origins(table, origins)
+        forecasts = predict(model, windows, batch_size=batch_size)[..., : builder.targets].numpy()
+    never = table.gaps[:, : builder.targets] if builder.missing == "mask" else None
+    return HeldOutForecasts(forecasts, origins, PointInTimeValues.of(table).scaled(builder.scaler), never)
+
+
+def forecast_held_out(
+    model: nn.Module, builder: WindowBuilder, table: CheckedFrame, rows: range, *, batch_size: int
+) -> HeldOutForecasts:
+    """Return forecasts from origins among these rows whose truth is known or will be, as many as memory allows."""
+    origins = builder.origins(table, rows)
+    kept = origins[thinned(len(origins), cells=builder.horizon * builder.targets)]
+    return forecast_from(model, builder, table, kept, batch_size=batch_size)
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def interval_radius(
+    state: FittedState,
+    level: float,
+    errors: Float32[np.ndarray, "m h n"],
+    *,
+    adaptive: bool,
+    stride: int,
+    begun: Float32[np.ndarray, "k h n"] | None,
+    unchanged: Bool[np.ndarray, "n"],
+) -> Float64[np.ndarray, "h n"]:
+    """Return half the width of an interval, in original units; see `intervals.radius`."""
+    scaled = radius(errors, level, adaptive=adaptive, stride=stride, begun=begun).astype(np.float64)
+    return np.where(unchanged, 0.0, scaled * state.scaler.std[: errors.shape[-1]])
+
+
+def errors_so_far(state: FittedState, table: CheckedFrame) -> Float32[np.ndarray, "k h n"] | None:
+    """Return the errors of the windows that have begun and not ended at the last of these rows; None without any."""
+    time, stride = len(table), state.stride
+    origins = np.arange(time - state.horizon + stride, time - stride + 1, stride)
+    origins = origins[origins >= state.first_origin(table)]
+    if not len(origins):
+        return None
+    batch_size = state.arguments.batch_size
+    return forecast_from(state.model, state.builder, table, origins, batch_size=batch_size).errors(time)
+
+
+# ---------------------------------------------------------------- newer rows
+
+
+def update_state(state: FittedState, data: object) -> FittedState:
+    """Return the state after newer rows: its forecasts start from them, and their errors join the calibration.
+
+    The model stays as it is.
+    """
+    before, new = state.recent, _newer_rows(state, data)
+    if not len(new):
+        return state
+    joined = _join(state, new)
+    # One more window ends with every new row; those that keep to the stride of the others are kept.
+    first = max(state.first_origin(joined), len(before) + 1 - state.horizon)
+    origins = state.builder.origins(joined, range(first, len(joined)))
+    held_out = forecast_from(state.model, state.builder, joined, origins, batch_size=state.arguments.batch_size)
+    kept = (state.rows + held_out.ends - len(before)) % state.stride == 0
+    most = max(len(state.calibration), 1)
+    return replace(
+        state,
+        calibration=np.concatenate([state.calibration, held_out.errors(len(joined))[kept]])[-most:],
+        constant=state.unchanged(joined),
+        rows=state.rows + len(new),
+        recent=joined.last(state.lookback + state.horizon),
+    )
+
+
+def _newer_rows(state: FittedState, data: object) -> pd.DataFrame:
+    """Return the rows of a table that come after those known; they must continue them."""
+    wide, _ = open_later(state, data)
+    own = state.recent.index
+    if wide.index.hasnans:
+        raise InputError(f"{np.count_nonzero(wide.index.isna())} time stamps are missing (NaT); drop those rows")
+    if isinstance(data, np.ndarray) and len(wide):
+        wide = wide.set_axis(future_index(own, len(wide)), axis="index")
+    new = wide[wide.index > own[-1]]
+    if isinstance(own, pd.RangeIndex) and len(new) < len(wide):
+        check_overlap(wide, state.recent)
+    if not len(new):
+        return new
+    expected = future_index(own, len(new))
+    wrong = np.flatnonzero(new.index != expected)
+    if len(wrong):
+        raise InputError(
+            f"the next row is that of {expected[wrong[0]]}, but the newer rows "
+            f"{'go on with' if wrong[0] else 'begin at'} {new.index[wrong[0]]}"
+        )
+    return pd.DataFrame(to_numbers(new), index=new.index, columns=new.columns)
+
+
+def _join(state: FittedState, new: pd.DataFrame) -> CheckedFrame:
+    """Return the rows known so far followed by these, checked and filled together."""
+    before = state.recent
+    given = before.truth
+    given[0] = before.frame.iloc[0]  # a gap that began before these rows has the value it was filled with
+    values = np.concatenate([given, new[list(state.roles.columns)].to_numpy()])
+    index = with_length(before.index, len(values))
+    frame = pd.DataFrame(values, index=index, columns=before.frame.columns)
+    joined = check_frame(frame, missing=state.arguments.missing)
+    check_magnitude(joined, state.scaler)
+    return CheckedFrame(joined.frame, np.concatenate([before.gaps[:1], joined.gaps[1:]]))

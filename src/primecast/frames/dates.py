@@ -1,0 +1,337 @@
+"""Dates: reading them from text, the frequency of an index, its season, its future, and rows that must match it.
+
+A table has a DatetimeIndex, or an integer index that counts in equal steps (a RangeIndex), of which only the order is
+known: no calendar, no season. ISO dates (2024-01-31 23:00) are read as they are. Of dates such as 05/02/2024 the rows
+decide whether the day comes first, where one of them can be read in only one way; otherwise `dayfirst` must say so.
+
+Letters: t rows, m time features.
+"""
+
+import re
+import warnings
+from datetime import timezone, tzinfo
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float32
+from torch import Tensor
+
+from primecast.data.windows import calendar_features
+from primecast.errors import InputError
+
+Index = pd.DatetimeIndex | pd.RangeIndex
+"""The index of a checked frame."""
+
+NUMBERS = {"integer", "floating", "mixed-integer", "mixed-integer-float", "decimal", "boolean", "complex"}
+"""Contents, as pandas infers them, that `pandas.to_datetime` would take for nanoseconds since 1970."""
+DAY_OR_MONTH = r"^\D*(\d{1,2})[-./ ](\d{1,2})[-./ ]\d"
+"""Dates in which the first number may be the day or the month: 05/02/2024, Mon 5.2.24 13:00."""
+FREQUENCIES: dict[str, tuple[str, str, int]] = {
+    "s": ("second", "every second", 86400),
+    "min": ("minute", "every minute", 1440),
+    "h": ("hour", "hourly", 24),
+    "D": ("day", "daily", 7),
+    "B": ("business day", "business days", 5),
+    "W": ("week", "weekly", 52),
+    **dict.fromkeys(("ME", "MS", "BME", "BMS"), ("month", "monthly", 12)),
+    **dict.fromkeys(("QE", "QS", "BQE", "BQS"), ("quarter", "quarterly", 4)),
+    **dict.fromkeys(("YE", "YS", "BYE", "BYS"), ("year", "yearly", 1)),
+}
+"""Code of a pandas frequency -> its unit, the word for one unit per row, and the units of its usual season."""
+SHORTEST = 3
+"""Rows: two steps are the fewest from which a frequency can be inferred."""
+
+
+# ---------------------------------------------------------------- reading dates
+
+
+def read_dates(
+    frame: pd.DataFrame, time: str, *, dayfirst: bool | None, source: str
+) -> tuple[pd.DatetimeIndex, bool | None]:
+    """Return the column `time` as dates, and whether the day came first (None where either reading is the same)."""
+    column = frame[time]
+    dayfirst = _resolve_dayfirst(column, dayfirst)
+    stamps = _parse(column, dayfirst=bool(dayfirst))
+    if stamps is not None:
+        return stamps, dayfirst
+    if _holds_numbers(column):
+        raise InputError(
+            f"column {time!r} of {source} holds numbers, the first {column.iloc[0]}, and their unit is not known; "
+            f"make dates of them with pandas.to_datetime(df[{time!r}], unit='s') if they are Unix seconds "
+            "(unit='ms': milliseconds), or with format='%Y%m%d' if they are like 20240131"
+        )
+    raise InputError(f"column {time!r} of {source} does not hold dates in all rows; write them like 2024-01-31 23:00")
+
+
+def holds_dates(column: "pd.Series[str]") -> bool:
+    """Return whether every row can be read as a date, with either `dayfirst`."""
+    return _parse(column, dayfirst=bool(_resolve_dayfirst(column, dayfirst=False))) is not None
+
+
+def _resolve_dayfirst(column: "pd.Series[str]", dayfirst: bool | None) -> bool | None:
+    """Return how all rows are read: by a row that has one reading only, else as `dayfirst` says; None: no question."""
+    if not (len(column) and isinstance(column.iloc[0], str) and re.match(DAY_OR_MONTH, column.iloc[0])):
+        return None
+    numbers = column.str.extract(DAY_OR_MONTH).astype(float)
+    if (numbers.max() > 12).any():
+        return bool(numbers[0].max() > 12)
+    differ = (numbers[0] != numbers[1]).to_numpy()
+    if dayfirst is None and differ.any():
+        example = column[differ].iloc[[0]]
+        day, month = (_parse(example, dayfirst=reading) for reading in (True, False))
+        if day is None or month is None:
+            return None
+        raise InputError(
+            f"{example.iloc[0]!r} in column {column.name!r} may be {day[0]:%d %B %Y} or {month[0]:%d %B %Y}, and no "
+            "other row decides it; choose with dayfirst=True or dayfirst=False, or write dates like 2024-01-31 23:00"
+        )
+    return dayfirst
+
+
+def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | None:
+    """Return the column as dates, None where some row is no date; differing UTC offsets become UTC."""
+    if _holds_numbers(column):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # pandas warns that it infers the format of each cell
+        for utc in (False, True):
+            try:
+                stamps = pd.DatetimeIndex(pd.to_datetime(column, dayfirst=dayfirst, utc=utc), name=column.name)
+            except (ValueError, TypeError, OverflowError):
+                continue
+            return None if stamps.hasnans else stamps
+    return None
+
+
+def _holds_numbers(column: "pd.Series[str]") -> bool:
+    return pd.api.types.infer_dtype(column) in NUMBERS
+
+
+# ---------------------------------------------------------------- frequency and season
+
+
+def frequency(index: pd.DatetimeIndex) -> pd.offsets.BaseOffset | None:
+    """Return the `freq` of the index, or else the one that its dates show."""
+    freq = index.freq
+    # pandas cannot read the name of a plain Week again, and a DateOffset has none.
+    nameless = type(freq) is pd.DateOffset or (isinstance(freq, pd.offsets.Week) and freq.rule_code == "W")
+    if freq is not None and not nameless:
+        return freq
+    return pd.DatetimeIndex(without_freq(index), freq="infer").freq if len(index) >= SHORTEST else None
+
+
+def without_freq(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Return the dates alone: pandas computes steps from a freq where there is one, and fails if it is a DateOffset."""
+    return pd.DatetimeIndex(index, freq=None)  # type: ignore[arg-type]  # pandas-stubs know no None
+
+
+def season_of(index: Index) -> int:
+    """Return the rows of the usual season: a day for rows within days, then a week, a year, or none (1).
+
+    A season must fit twice into the rows; numbered rows have none.
+    """
+    freq = None if isinstance(index, pd.RangeIndex) else frequency(index)
+    if freq is None:
+        return 1
+    _, _, units = FREQUENCIES.get(_code(freq), ("", "", 1))
+    season, rest = divmod(units, freq.n)
+    return season if rest == 0 and 2 * season <= len(index) else 1
+
+
+def future_index(index: Index, horizon: int) -> Index:
+    """Return the next `horizon` rows of the same calendar: business days skip weekends, month ends stay month ends."""
+    if horizon < 1:
+        raise InputError(f"horizon must be at least 1 step, but {horizon} was given")
+    if isinstance(index, pd.RangeIndex):
+        return pd.RangeIndex(index.stop, index.stop + horizon * index.step, index.step, name=index.name)
+    freq = frequency(index)
+    if freq is None:
+        raise InputError(
+            f"the step of these {len(index)} time stamps is unknown; pass the frame through validate first"
+        )
+    return pd.date_range(index[-1], periods=horizon + 1, freq=freq, name=index.name)[1:]
+
+
+def with_length(index: Index, rows: int) -> Index:
+    """Return the index of so many rows that starts and steps as this one does."""
+    if isinstance(index, pd.RangeIndex):
+        return pd.RangeIndex(index.start, index.start + rows * index.step, index.step, name=index.name)
+    return pd.date_range(index[0], periods=rows, freq=index.freq, name=index.name)
+
+
+def row_length(index: Index) -> pd.Timedelta | None:
+    """Return the time between two rows; None where rows are numbered or, like months, of several lengths."""
+    if isinstance(index, pd.RangeIndex):
+        return None
+    for stamps in (index, index.tz_localize(None)):  # a day counts as a day also when the clocks change
+        steps = stamps[1:] - stamps[:-1]
+        if (steps == steps[0]).all():
+            return steps[0]
+    return None
+
+
+def time_features_of(index: pd.Index) -> Float32[Tensor, "t m"] | None:
+    """Return the time features of dated rows; None for numbered rows."""
+    return calendar_features(index) if isinstance(index, pd.DatetimeIndex) else None
+
+
+# ---------------------------------------------------------------- frequency in words
+
+
+def frequency_in_words(index: pd.Index) -> str:
+    """Return the frequency of an index in words.
+
+    >>> frequency_in_words(pd.date_range("2024", periods=3, freq="15min")), frequency_in_words(pd.RangeIndex(3))
+    ('every 15 minutes', 'numbered rows')
+    """
+    if not isinstance(index, pd.DatetimeIndex):
+        return "numbered rows"
+    freq = index.freq if type(index.freq) is pd.DateOffset else frequency(index)
+    if freq is None:
+        return "irregular"
+    if type(freq) is pd.DateOffset:  # made of parts, such as hours=3, it has no code
+        parts = (unit.removesuffix("s") if count == 1 else f"{count} {unit}" for unit, count in freq.kwds.items())
+        return f"every {', '.join(parts)}"
+    if _code(freq) not in FREQUENCIES:
+        return str(freq.freqstr)
+    unit, word, _ = FREQUENCIES[_code(freq)]
+    return word if freq.n == 1 else f"every {freq.n} {unit}s"
+
+
+def units_of_rows(index: pd.Index) -> str:
+    """Return what the rows are in the plural, "hours" for hourly rows; "rows" where a row is no single unit."""
+    freq = frequency(index) if isinstance(index, pd.DatetimeIndex) else None
+    return (
+        f"{FREQUENCIES[_code(freq)][0]}s" if freq is not None and freq.n == 1 and _code(freq) in FREQUENCIES else "rows"
+    )
+
+
+def describe_step(index: pd.Index) -> str:
+    """Return the step and time zone of the rows as pandas names them: "'h' in UTC"."""
+    if isinstance(index, pd.DatetimeIndex):
+        step = "unknown step" if index.freq is None else repr(index.freqstr)
+        return step + ("" if index.tz is None else f" in {zone_name(index.tz)}")
+    return f"numbers {getattr(index, 'step', 1)} apart"
+
+
+def zone_name(zone: tzinfo) -> str:
+    """Return the name by which pandas finds the zone on any machine; dateutil names its zones by local files."""
+    offset = zone.utcoffset(None)  # None where it changes
+    return re.sub(r"^tzfile\('.*zoneinfo/(.+)'\)$", r"\1", str(zone)) if offset is None else str(timezone(offset))
+
+
+def _code(freq: pd.offsets.BaseOffset) -> str:
+    return str(freq.rule_code.split("-")[0])
+
+
+# ---------------------------------------------------------------- rows that must match those of `fit`
+
+
+def check_kind(index: pd.Index) -> None:
+    """Refuse an index that holds neither dates nor whole numbers."""
+    if isinstance(index, pd.PeriodIndex):
+        raise InputError("the frame has a PeriodIndex; make stamps of its periods with df.to_timestamp()")
+    if not (isinstance(index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(index.dtype)):
+        raise InputError(
+            f"the frame has neither dates nor whole numbers as its index but {index.dtype}; set it with "
+            "df.set_index('your time column'), parsed by pandas.to_datetime"
+        )
+
+
+def align_rows(wide: pd.DataFrame, own: Index) -> pd.DataFrame:
+    """Return rows given later, oldest first, in the zone of `own` and, where their dates allow it, with its frequency.
+
+    A few rows alone may show another frequency: a week of business days looks daily. The rows are not checked yet.
+    """
+    check_kind(wide.index)
+    index = wide.index
+    if _kind(index) != _kind(own):
+        raise _mismatch(index, own)
+    if isinstance(index, pd.DatetimeIndex) and isinstance(own, pd.DatetimeIndex) and own.tz is not None:
+        index = index.tz_convert(own.tz)
+    wide = wide.set_axis(index, axis="index")
+    if not index.is_monotonic_increasing and index.is_monotonic_decreasing:
+        wide = wide.iloc[::-1]
+    if isinstance(own, pd.RangeIndex) or not len(index) or index.hasnans:
+        return wide
+    expected = pd.date_range(wide.index[0], periods=len(wide), freq=own.freq, name=index.name)
+    return wide.set_axis(expected, axis="index") if (wide.index == expected).all() else wide
+
+
+def check_step(index: pd.Index, own: Index) -> None:
+    """Refuse checked rows of another step than `own`."""
+    step = "freq" if isinstance(own, pd.DatetimeIndex) else "step"
+    if getattr(index, step) != getattr(own, step):
+        raise _mismatch(index, own)
+
+
+def rows_until(index: pd.Index, stamp: str) -> int:
+    """Return how many rows lie at or before this date or number."""
+    limit = pd.Timestamp(stamp) if isinstance(index, pd.DatetimeIndex) else int(stamp)
+    return int((index <= limit).sum())
+
+
+def _kind(index: pd.Index) -> tuple[bool, bool]:
+    """Return whether the rows are dated, and whether in a time zone."""
+    return isinstance(index, pd.DatetimeIndex), getattr(index, "tz", None) is not None
+
+
+def _mismatch(index: pd.Index, own: Index) -> InputError:
+    return InputError(
+        f"this Forecaster was fitted on rows of {describe_step(own)}, the frame has rows of {describe_step(index)}"
+    )
+
+
+# ---------------------------------------------------------------- regular indexes
+
+
+def regular_index(index: pd.Index) -> Index:
+    """Return a sorted index with its step, or refuse it and name the rows at which the step changes."""
+    return _regular_dates(index) if isinstance(index, pd.DatetimeIndex) else _regular_numbers(index)
+
+
+def _regular_numbers(index: pd.Index) -> pd.RangeIndex:
+    numbers = index.to_numpy(dtype=np.int64)
+    steps = np.diff(numbers)
+    usual = int(np.bincount(steps - steps.min()).argmax() + steps.min()) if np.ptp(steps) < 1e6 else int(steps[0])
+    breaks = np.flatnonzero(steps != usual)
+    if len(breaks):
+        raise InputError(
+            f"row numbers are irregular: {_describe_breaks(usual, breaks, pd.Index(numbers))}; "
+            "rows are missing: df.reindex(range(...)) makes them gaps, which missing='interpolate' fills"
+        )
+    return pd.RangeIndex(numbers[0], numbers[-1] + usual, usual, name=index.name)
+
+
+def _regular_dates(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    freq = frequency(index)
+    if freq is not None:
+        return pd.DatetimeIndex(index, freq=freq)
+    index = without_freq(index)
+    steps = index[1:] - index[:-1]
+    usual = steps.to_series().mode().iloc[0]
+    breaks = np.flatnonzero(steps != usual)
+    calendar = _calendar(index, usual)
+    alias = calendar or pd.tseries.frequencies.to_offset(usual).freqstr
+    if calendar or ((index - index[0]) % usual == pd.Timedelta(0)).all():
+        remedy = f"rows are missing: df.asfreq({alias!r}) makes them gaps, which missing='interpolate' fills"
+    else:
+        remedy = f"bring them to one step, for example with df.resample({alias!r}).mean()"
+    raise InputError(f"time stamps are irregular: {_describe_breaks(usual, breaks, index)}; {remedy}")
+
+
+def _describe_breaks(usual: object, breaks: np.ndarray, index: pd.Index) -> str:
+    count = "1 step differs" if len(breaks) == 1 else f"{len(breaks)} steps differ"
+    shown = ", ".join(f"{index[i]} to {index[i + 1]}" for i in breaks[:3])
+    return f"the usual step is {usual}, but {count}, the first {shown}"
+
+
+def _calendar(index: pd.DatetimeIndex, usual: pd.Timedelta) -> str | None:
+    """Return the calendar that holds all dates, of dates whose steps differ in length."""
+    if usual == pd.Timedelta(days=1) and (index.day_of_week < 5).all():
+        return "B"
+    if usual >= pd.Timedelta(days=28) and index.is_month_start.all():
+        return "MS"
+    if usual >= pd.Timedelta(days=28) and index.is_month_end.all():
+        return "ME"
+    return None
