@@ -119,8 +119,8 @@ def _find(name: str, entry: Entry, file: str, sha256: str | None, root: Path | s
     how_to_get = f"`primecast fetch {name}` downloads it" if entry.url else entry.source
     searched = ", ".join(str(folder) for folder in folders)
     raise InputError(
-        f"data set {name!r} needs the file {file} (or .gz, .xz), which is not in {searched}: {how_to_get}; the folder can be "
-        "given as root or in PRIMECAST_DATA"
+        f"data set {name!r} needs the file {file} (or .gz, .xz), which is not in {searched}: {how_to_get}; the folder "
+        "can be given as root or in PRIMECAST_DATA"
     )
 
 
@@ -135,7 +135,7 @@ def _folders(root: Path | str | None) -> Iterator[Path]:
 
 
 def _candidates(folder: Path, file: str) -> Iterator[Path]:
-    """Yield files of that name, compressed or not: in the folder itself first, then below it, in the order of their names."""
+    """Yield files of that name, compressed or not: in the folder first, then below it, sorted by name."""
     names = [file + suffix for suffix in COMPRESSIONS]
     yield from (folder / name for name in names if (folder / name).is_file())
     below = (path for name in names for path in folder.rglob(name))

@@ -24,7 +24,7 @@ class Entry:
     Borders and horizons are those of the long benchmarks unless given: 70 % train, 20 % test; 96, 192, 336, 720 steps.
 
     files:     file name (uncompressed) -> sha256 of the uncompressed bytes, None where none is known to us.
-    form:      a name in formats.FORMATS, "embedded" for what comes with the package, or "synthetic" for what is computed.
+    form:      a name in formats.FORMATS, "embedded" (it comes with the package) or "synthetic" (it is computed).
     frequency: sampling step, as pandas writes it. season: steps of the seasonal-naive period.
     time_features: whether the benchmark feeds calendar features to the model.
     fill_gaps: whether missing values are filled after scaling.
@@ -75,8 +75,8 @@ SYNTHETIC: dict[str, Entry] = {
         horizons=SHORT,
         season=24,
         licence="that of primecast",
-        notes="A synthetic system whose leaders, lags and unrelated channels are known (synthetic.py). Not of the paper. "
-        "Lags are 2 to 7 steps, so leaders inform the first steps of a horizon only.",
+        notes="A synthetic system whose leaders, lags and unrelated channels are known (synthetic.py); not of the "
+        "paper. Lags are 2 to 7 steps, so leaders inform the first steps of a horizon only.",
         source="primecast computes it",
         time_features=False,
     )
@@ -112,8 +112,8 @@ STAND_INS: dict[str, Entry] = {
         season=24,
         licence="CC BY 4.0",
         notes="Stands in for ECL; not of the paper. Electricity demand of US balancing authorities and their regions, "
-        "2020 to 2024, EIA-930 as cleaned by Ruggles et al. (2020), joined to one table. 1.4 % of the values are imputed. "
-        "AEC and PSEI, of which 67 % and 20 % are imputed, are dropped.",
+        "2020 to 2024, EIA-930 as cleaned by Ruggles et al. (2020), joined to one table. 1.4 % of the values are "
+        "imputed. AEC and PSEI, of which 67 % and 20 % are imputed, are dropped.",
         source="column 'cleaned demand (MW)' of truggles/EIA_Cleaned_Hourly_Electricity_Demand_Data on GitHub, release "
         "2025_Jan with subregions, joined on date_time",
     ),
@@ -125,9 +125,9 @@ STAND_INS: dict[str, Entry] = {
         frequency="h",
         season=24,
         licence="CC BY 4.0 as stated by CityPulse; GPL-3.0 of the repository",
-        notes="Stands in for Traffic and PEMS; not of the paper. Vehicle counts at 449 road segments in Aarhus, August and "
-        "September 2014. Of the 5-minute counts 9 % are missing; they take the last value before them (at the start the "
-        "first after them) and are then summed over each hour. The incomplete first hour is dropped.",
+        notes="Stands in for Traffic and PEMS; not of the paper. Vehicle counts at 449 road segments in Aarhus, August "
+        "and September 2014. Of the 5-minute counts 9 % are missing; they take the last value before them (at the "
+        "start the first after them) and are then summed over each hour. The incomplete first hour is dropped.",
         source="column vehicleCount of the streams in CityBench/Benchmark on GitHub, put on a 5-minute grid",
         horizons=SHORT,
     ),
@@ -140,8 +140,8 @@ STAND_INS: dict[str, Entry] = {
         season=24,
         licence="CC BY 4.0 (UCI 501)",
         notes="A set of our own choice; not of the paper. Six pollutants and five weather quantities at 12 stations in "
-        "Beijing, 2013 to 2017; the wind direction, which is text, is left out. 1.6 % of the values are missing and take "
-        "the last value before them within each split.",
+        "Beijing, 2013 to 2017; the wind direction, which is text, is left out. 1.6 % of the values are missing and "
+        "take the last value before them within each split.",
         source="PRSA_Data_*.csv of the UCI set 501, Beijing Multi-Site Air Quality",
         fill_gaps=True,
     ),
@@ -153,8 +153,8 @@ STAND_INS: dict[str, Entry] = {
         frequency="10min",
         season=144,
         licence="NREL data use disclaimer: free use with attribution",
-        notes="Stands in for Solar-Energy; not of the paper. Power of 25 photovoltaic plants, modelled for 2020: 10-minute "
-        "means of 5-minute values. Without calendar features, as Solar-Energy; half of the values are zero, at night.",
+        notes="Stands in for Solar-Energy; not of the paper. Power of 25 photovoltaic plants, modeled for 2020: "
+        "10-minute means of 5-minute values. Without time features, as Solar-Energy. Half of the values are 0 (night).",
         source="REAL_TIME_pv.csv of GridMod/RTS-GMLC on GitHub, as packaged",
         time_features=False,
     ),
@@ -166,9 +166,9 @@ STAND_INS: dict[str, Entry] = {
         frequency="h",
         season=24,
         licence="US public domain (NOAA)",
-        notes="The hourly weather set of the Informer paper, 2010 to 2013; not of the prime-attention paper, whose Weather "
-        "is another set. Three temperatures occur twice, in Fahrenheit and Celsius. Identity with the Informer file is not "
-        "verified.",
+        notes="The hourly weather set of the Informer paper, 2010 to 2013; not of the prime-attention paper, whose "
+        "Weather is another set. Three temperatures occur twice, in Fahrenheit and Celsius. Identity with the Informer "
+        "file is not verified.",
         source="WTH.csv comes with the data of the Informer paper",
     ),
     "brightwind": Entry(
@@ -179,9 +179,9 @@ STAND_INS: dict[str, Entry] = {
         frequency="10min",
         season=144,
         licence="MIT",
-        notes="A set of our own choice; not of the paper. A wind measurement mast: speeds at three heights, directions, "
-        "weather and battery. The longest stretch without a gap is used, from 2016-05-31 15:20 to 2017-11-23 10:50. Failed "
-        "instruments read 0.",
+        notes="A set of our own choice; not of the paper. A wind measurement mast: speeds at three heights, "
+        "directions, weather and battery. The longest stretch without a gap is used, from 2016-05-31 15:20 to "
+        "2017-11-23 10:50. Failed instruments read 0.",
         source="demo_data.csv comes with the PyPI package brightwind",
     ),
 }

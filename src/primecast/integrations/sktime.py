@@ -5,8 +5,8 @@
 It is `primecast.Forecaster` behind sktime's interface: univariate and multivariate y, any index sktime has, forecasts
 at any steps ahead. Exogenous data are not used.
 
-The horizon is the farthest step of `fh`. Series can be very short here, and some of their rows must be held out to say
-when to stop and to score (`held_out`). Where these cannot hold the horizon, a shorter one is trained, and a forecast is
+The horizon is the farthest step of `fh`. Series can be very short here, and some rows must be held out for early
+stopping and for scores (`held_out`). Where these cannot hold the horizon, a shorter one is trained, and a forecast is
 continued from itself as often as it takes; where the training rows are few, the look-back is at most half of what the
 horizon leaves of them (`sizes`).
 """
@@ -27,11 +27,11 @@ except ImportError as error:
     ) from error
 
 SHORTEST = 3
-"""Steps a look-back has at least: with fewer, nothing can be told of a pair of channels."""
+"""The shortest look-back: with fewer steps there are no features of a pair of channels."""
 
 
 def held_out(rows: int) -> tuple[int, int, int]:
-    """Rows to train on, to stop by and to score on, as `Forecaster.fit` splits them: 7:1:2.
+    """Return the numbers of rows for training, validation and test, as `Forecaster.fit` splits them: 7:1:2.
 
     >>> held_out(20)
     (14, 2, 4)
@@ -41,7 +41,7 @@ def held_out(rows: int) -> tuple[int, int, int]:
 
 
 def sizes(rows: int, *, lookback: int, horizon: int) -> tuple[int, int]:
-    """The look-back and the horizon that so many rows allow, at most those that are wanted.
+    """Return the look-back and the horizon that the rows allow, at most those given.
 
     >>> sizes(1000, lookback=96, horizon=24), sizes(20, lookback=96, horizon=3)
     ((96, 24), (6, 2))
@@ -83,9 +83,9 @@ class PrimecastForecaster(BaseForecaster):
         "capability:update": True,
     }
 
-    # Forecasts start from the newest rows; sktime's own memory of them is going away, so this one has its own, `rows_`.
+    # Forecasts start from the newest rows; sktime will stop keeping them, so this class keeps them in `rows_`.
     _config = {"remember_data": False}  # noqa: RUF012
-    _y: pd.DataFrame | None = None  # for whoever turns sktime's memory on all the same
+    _y: pd.DataFrame | None = None  # read by sktime if `remember_data` is switched on
     _X: pd.DataFrame | None = None
 
     def __init__(
@@ -147,7 +147,7 @@ class PrimecastForecaster(BaseForecaster):
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Settings that make sktime's tests quick."""
+        """Return settings that make sktime's tests quick."""
         small = {"d_model": 8, "n_heads": 2, "n_layers": 1}
         return [
             {"lookback": 7, "epochs": 1, "model_args": small},
@@ -156,7 +156,7 @@ class PrimecastForecaster(BaseForecaster):
 
 
 def _frame(y: pd.DataFrame) -> pd.DataFrame:
-    """y as `Forecaster` takes it: periods become their first moments, numbers are counted from 0."""
+    """Return y as `Forecaster` takes it: periods become their first moments, numbers are counted from 0."""
     frame = y.set_axis([str(place) for place in range(y.shape[1])], axis="columns").astype(float)
     if isinstance(y.index, pd.PeriodIndex):
         return frame.set_axis(y.index.to_timestamp(), axis="index")

@@ -129,7 +129,7 @@ def _circular(inputs: int, outputs: int) -> nn.Conv1d:
 
 
 class StepEmbedding(nn.Module):
-    """A token for each step: a circular convolution of the values, plus Linear of the time features if there are any."""
+    """A token for each step: a circular convolution of the values, plus Linear of the time features, if any."""
 
     def __init__(self, channels: int, n_time_features: int, d_model: int, *, dropout: float) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """GAT: channels are the nodes of a graph, and a channel attends to its neighbors only. The graph is drawn at random.
 
     nodes    = Linear(l -> d) of each normalized series; time features are nodes, too
-    graph    = a fraction `density` of the ordered pairs of different nodes, drawn once; every node also attends to itself
+    graph    = a fraction `density` of the ordered pairs of different nodes, drawn once, and all self-loops
     layers   = iTransformer's post-norm blocks, with attention over the edges in place of attention over all pairs
     forecast = Linear(d -> h) of each channel's node, brought back to the level of the window
 
@@ -126,9 +126,9 @@ def prime_edges(
     """Return `primer(series, covariates=covariates)` of the listed pairs, without computing it for the others.
 
     The lags of a pair, by far the most expensive, are projected for the listed pairs only, from one transform of each
-    channel (pair_features.frequency_weight). The three instantaneous features are read from the grid of all pairs, three matrix products of the windows: cheaper
-    than gathering the windows of each edge. Features of the user's own, and the controls whose pairs share a mean,
-    are defined on the grid and taken from there.
+    channel (pair_features.frequency_weight). The three instantaneous features are read from the grid of all pairs:
+    three matrix products of the windows are cheaper than gathering the windows of each edge. Features of the user's
+    own, and the controls whose pairs share a mean, are defined on the grid and read from there.
     """
     tokens, length = series.shape[1:]
     query, key = edges
@@ -275,7 +275,7 @@ class EdgeAttention(nn.Module):
         return self._project(F.leaky_relu(q + k, SLOPE), self.score[0])
 
     def _project(self, x: Float[Tensor, "e b d"], vectors: Float[Tensor, "h k"]) -> Float[Tensor, "e b h"]:
-        """Return the product of each head's part with that head's vector, by one product with zeros between the heads."""
+        """Return the product of each head's part with that head's vector, as one product with zeros between heads."""
         return x @ torch.block_diag(*vectors[..., None])
 
     def _heads(self, x: Float[Tensor, "e b d"]) -> Float[Tensor, "e b h k"]:

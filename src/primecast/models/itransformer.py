@@ -29,7 +29,7 @@ class ITransformer(nn.Module):
     """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); it reads the past l time features.
 
     d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate, zero_output: see MultiHeadAttention.
-    channel_embeddings: a vector for each token, calendar features included, learned from zero and added to its embedding.
+    channel_embeddings: a vector for each token, time features included, learned from zero, added to its embedding.
     primer: None, a kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
     """
 

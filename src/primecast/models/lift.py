@@ -213,7 +213,7 @@ class Refiner(nn.Module):
     def _filters(
         self, correlation: Float[Tensor, "b n K"], seen: Float[Tensor, "b n l"]
     ) -> Float[Tensor, "b n 2*K+1 F"]:
-        """Return each state's map of the leaders' weights, mixed by how much a channel is in that state: one product."""
+        """Return each state's map of the leaders' weights, mixed by the states of a channel: one product."""
         strengths = torch.cat([torch.ones_like(correlation[..., :1]), correlation.abs()], dim=-1)
         weights = (strengths / self.temperature).softmax(-1)[..., 1:]
         weights = torch.cat([weights, torch.ones_like(weights[..., :1])], dim=-1)

@@ -6,9 +6,9 @@
     forecast = Linear(T d -> h) of all patches of the channel at once, brought back to the level of the window
 
 Channels are samples of one and the same model: no channel sees another.
-Nie et al., "A Time Series is Worth 64 Words: Long-term Forecasting with Transformers", ICLR 2023. As in the public code,
-attention weights have no dropout, and the output of attention is dropped twice: after its projection and before the sum.
-The public code also adds the attention scores of a layer to those of the next; that is left out here.
+Nie et al., "A Time Series is Worth 64 Words: Long-term Forecasting with Transformers", ICLR 2023. As in the public
+code, attention weights have no dropout, and the output of attention is dropped twice: after its projection and before
+the sum. The public code also adds the attention scores of a layer to those of the next; that is left out here.
 
 Parameters: (p+1) d + T d + E [4 (d^2+d) + 2 d f + f + d + 4 d] + (T d + 1) h.
 Letters: b batch, l look-back, h horizon, n channels, m time features, p steps of a patch, T patches, d model width,
@@ -105,7 +105,7 @@ class DroppedAttention(MultiHeadAttention):
 
 
 def patches(series: Float[Tensor, "b n l"], *, patch: int, stride: int) -> Float[Tensor, "b n T p"]:
-    """Return overlapping pieces of a series whose last value is repeated `stride` times, so that the end is in a patch."""
+    """Return overlapping pieces of a series whose last value is repeated `stride` times at the end."""
     return F.pad(series, (0, stride), mode="replicate").unfold(-1, patch, stride)
 
 

@@ -182,7 +182,7 @@ _DLINEAR = Settings(
 _PATCHTST = Settings(
     {"d_model": 16, "n_heads": 4, "n_layers": 3, "d_ff": 128, "dropout": 0.3},
     _training(1e-3, 128, epochs=6),
-    note="Sizes and batch of the authors' ETTh1 script, for look-back 336; learning rate, epochs and schedule are ours, "
+    note="Sizes and batch of the authors' ETTh1 script, look-back 336; learning rate, epochs and schedule are ours; "
     "theirs are 1e-4 and 100 epochs.",
 )
 _LAGTS = Settings({}, _training(5e-4, 32), note="Ours, chosen on ETTh1 at look-back 96: nothing is published.")
@@ -212,8 +212,8 @@ def _lift(dataset: str, horizon: int) -> Settings:
             **temperature,
         },
         _training(lr, 32),
-        note="The authors' scripts for DLinear, look-back 336. Ours: the backbone's instance norm, 10 epochs instead of "
-        "100, patience 3 instead of 5; ETTm2 follows ETTm1, data sets without a published row follow ETTh1.",
+        note="The authors' scripts for DLinear, look-back 336. Ours: the backbone's instance norm, 10 epochs instead "
+        "of 100, patience 3 instead of 5; ETTm2 follows ETTm1, data sets without a published row follow ETTh1.",
     )
 
 

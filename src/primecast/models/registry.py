@@ -24,7 +24,7 @@ from primecast.nn.mechanisms import MECHANISMS
 class ModelEntry:
     """A model of the registry: its class, its tokens, the attentions it supports, its reference.
 
-    reads_time_features: the forecast depends on the time features; LIFT depends on its backbone, see the function below.
+    reads_time_features: the forecast depends on the time features; for LIFT see the function below.
     permutes:            permuting the channels permutes the forecast, at the model's default arguments.
     equivariant:         scale and level of a window carry over to its forecast, at the model's default arguments.
     """
@@ -182,7 +182,7 @@ class Attention(NamedTuple):
 
 
 PAPERS_PRIMER: dict[str, Any] = {"kind": "full", "prime_self": False}
-"""The features of the paper with the self-pair unprimed (F_ii = 1), the reading of its proofs; see docs/decisions.md."""
+"""The features of the paper with the self-pair unprimed (F_ii = 1), the reading of its proofs (docs/decisions.md)."""
 ATTENTIONS = {
     "standard": Attention("no primer", {"mechanism": "dot", "primer": None}),
     "prime": Attention(
@@ -237,7 +237,7 @@ def default_attention(name: str) -> str:
 
 
 def attention_options(name: str, attention: str) -> dict[str, Any]:
-    """Return the arguments of a model that mean this attention: standard, prime-table, prime, MECHANISM, MECHANISM+prime.
+    """Return an attention (standard, prime-table, prime, MECHANISM or MECHANISM+prime) as arguments of the model.
 
     >>> attention_options("itransformer", "prime")
     {'mechanism': 'dot', 'primer': {'kind': 'full', 'prime_self': False}}
