@@ -18,7 +18,7 @@ from primecast.experiments.sweep import Interrupted
 from primecast.models import ATTENTIONS, CONTROLS, MODELS
 from primecast.nn.losses import LOSSES
 from primecast.nn.mechanisms import MECHANISMS
-from primecast.nn.primer import KINDS
+from primecast.nn.primer_layers import KINDS
 
 QUICK = ["--set", "epochs=1", "--set", "d_model=16", "--set", "n_layers=1", "--set", "batch_size=256"]
 

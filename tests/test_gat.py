@@ -15,7 +15,8 @@ from primecast.models.gat import GAT, SCORINGS, EdgeAttention, draw_graph, edge_
 from primecast.models.itransformer import ITransformer
 from primecast.nn.attention import Prime, join_heads, split_heads
 from primecast.nn.multi_head import MultiHeadAttention
-from primecast.nn.primer import TABLES, Primer
+from primecast.nn.primer import Primer
+from primecast.nn.primer_layers import TABLES
 from tests.reference import edge_attention_by_loops
 
 B, L, S, N, M = 3, 19, 11, 5, 2

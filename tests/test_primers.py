@@ -27,7 +27,8 @@ from primecast.nn.pair_features import (
     rolling_std,
     standardize,
 )
-from primecast.nn.primer import ACTIVATIONS, KINDS, Overhead, Primer, build_primer, parameter_overhead
+from primecast.nn.primer import ACTIVATIONS, Overhead, Primer, build_primer, parameter_overhead
+from primecast.nn.primer_layers import KINDS
 from primecast.nn.swap import swap_attention
 from tests.reference import lead_lag_by_sums, table_filters_by_loops
 
@@ -399,7 +400,7 @@ def test_features_of_ones_own_make_a_primer() -> None:
         ("full", {"d_model": 32}, "d_model 32 cannot be divided into n_heads 3"),
         ("full", {"n_heads": 0}, "d_model 33 cannot be divided into n_heads 0"),
         ("full", {"rolling": 0}, "rolling 0 must be at least 2 and at most the look-back 17"),
-        ("full", {"sparsity": 1.2}, "sparsity 1.2 is not a share of pairs"),
+        ("full", {"sparsity": 1.2}, "sparsity is 1.2; it must be between 0 and 1"),
         ("random", {"tokens": None}, "give tokens"),
         (lambda x: x, {}, "a callable kind needs features"),
     ],

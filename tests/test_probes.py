@@ -33,7 +33,8 @@ from primecast.models import create_model
 from primecast.nn.attention import Prime
 from primecast.nn.mechanisms import AttentionMap
 from primecast.nn.pair_features import instantaneous, lead_lag, standardize
-from primecast.nn.primer import LeadLag, Primer
+from primecast.nn.primer import Primer
+from primecast.nn.primer_layers import LeadLag
 
 LOOKBACK, HORIZON, WIDTH, HEADS = 23, 7, 22, 2
 

@@ -18,7 +18,8 @@ from primecast.analysis.maps import BATCH, five_digits, mean_maps
 from primecast.data.synthetic import system
 from primecast.data.windows import Batch, Dataset, Splits, Windows, evenly_spaced
 from primecast.nn.pair_features import lead_lag, standardize
-from primecast.nn.primer import ACTIVATIONS, LeadLag, PairOffsets, Primer
+from primecast.nn.primer import ACTIVATIONS, Primer
+from primecast.nn.primer_layers import LeadLag, PairOffsets
 
 RELATION_WINDOWS = 512
 OUTLYING = 3.0

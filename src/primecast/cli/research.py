@@ -137,7 +137,7 @@ def _registries() -> dict[str, list[tuple[object, ...]]]:
     from primecast.models import ATTENTIONS, CONTROLS, MODELS
     from primecast.nn.losses import LOSSES
     from primecast.nn.mechanisms import MECHANISMS
-    from primecast.nn.primer import KINDS
+    from primecast.nn.primer_layers import KINDS
 
     def summary(thing: object) -> str:
         return (thing.__doc__ or "").strip().splitlines()[0]

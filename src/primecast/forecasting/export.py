@@ -34,7 +34,7 @@ from primecast.errors import InputError
 from primecast.forecasting.state import FittedState
 from primecast.frames.dates import zone_name
 from primecast.frames.roles import shift_future_covariates
-from primecast.nn.primer import Instantaneous, LeadLag
+from primecast.nn.primer_layers import Instantaneous, LeadLag
 from primecast.storage.atomic import write_bytes_atomically
 
 CALENDAR = "hour / 23, day of week (Monday 0) / 6, (day of month - 1) / 30, (day of year - 1) / 365; each minus 0.5"

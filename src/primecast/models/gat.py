@@ -41,16 +41,8 @@ from primecast.nn.attention import MODULATE
 from primecast.nn.dropout import Dropout, drop
 from primecast.nn.layers import Block, WindowNorm
 from primecast.nn.pair_features import correlate, cross_spectrum, frequency_weight, instantaneous, standardize
-from primecast.nn.primer import (
-    ACTIVATIONS,
-    POOLED,
-    Instantaneous,
-    LeadLag,
-    PairFeatures,
-    PairTable,
-    Primer,
-    build_primer,
-)
+from primecast.nn.primer import ACTIVATIONS, POOLED, Primer, build_primer
+from primecast.nn.primer_layers import Instantaneous, LeadLag, PairFeatures, PairTable
 
 SCORINGS = {
     "dot": "scaled product of query and key, as in transformers",

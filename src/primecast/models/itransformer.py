@@ -22,7 +22,8 @@ from primecast.errors import InputError
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import Block, WindowNorm
 from primecast.nn.multi_head import MultiHeadAttention
-from primecast.nn.primer import PairFeatures, Primer, build_primer
+from primecast.nn.primer import Primer, build_primer
+from primecast.nn.primer_layers import PairFeatures
 
 
 class ITransformer(nn.Module):

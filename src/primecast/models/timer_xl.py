@@ -41,7 +41,8 @@ from primecast.nn.attention import PositionFn, Prime
 from primecast.nn.layers import Block, WindowNorm
 from primecast.nn.losses import Loss
 from primecast.nn.multi_head import MultiHeadAttention
-from primecast.nn.primer import PairFeatures, Primer, build_primer
+from primecast.nn.primer import Primer, build_primer
+from primecast.nn.primer_layers import PairFeatures
 
 ROTARY = {
     "time": "by the number of the patch, as in the paper: the order of the channels does not matter",

@@ -5,8 +5,8 @@ element by element, with a primer F_ij in R^d that belongs to the pair:
 
     k~_ij = k_j * F_ij        v~_ij = v_j * F_ij        x'_i = sum_j softmax_j(q_i . k~_ij / sqrt(k)) v~_ij
 
-The printed formula sums over all j with F_ij, the self-pair j = i included, and the paper's appendix speaks of modulation
-"including self-attention"; only its proofs have an unmodulated self term. `Prime.pairs` can express both readings.
+The printed formula sums over all j with F_ij, the self-pair j = i included, and the paper's appendix speaks of
+modulation "including self-attention"; only its proofs have an unmodulated self term. `Prime.pairs` expresses both.
 
 Written like this, F is a tensor of n x n x d numbers per sample. It need not be built. A primer network whose last
 layer is linear gives F_ij = beta + sum_m phi_m(i, j) u_m with few hidden units m, and then, exactly,
@@ -219,9 +219,9 @@ def attend(
     """Return prime attention with a primer, standard attention without one.
 
     A `Prime` is computed in factored form, a plain tensor F of shape (b, i, j, d) by the paper's formula:
-    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` give the same result. Without mask, bias and position
-    the factored form runs in blocks with a hand-written gradient (see prime_kernel.py), except under torch.compile and
-    torch.func, which need the plain formulas.
+    `attend(..., prime=p)` and `attend(..., prime=p.materialize())` give the same result. Without mask, bias and
+    position the factored form runs in blocks with a hand-written gradient (see prime_kernel.py), except under
+    torch.compile and torch.func, which need the plain formulas.
 
     prime:    modulates keys and values of each pair; None: standard attention.
     modulate: "k", "v" or "kv": which of the two the primer modulates.

@@ -1,8 +1,8 @@
 """Dropout from sixteen random bits an entry.
 
 torch draws 24 or 53 random bits for every entry; on one CPU thread that costs more than the attention it drops from
-(docs/decisions.md). Sixteen bits are enough: one 64-bit draw serves four entries. The rate is rounded to 1/65536, and what
-is kept is scaled by the fraction really kept, so the mean is exact.
+(docs/decisions.md). Sixteen bits are enough: one 64-bit draw serves four entries. The rate is rounded to 1/65536, and
+what is kept is scaled by the fraction really kept, so the mean is exact.
 """
 
 import torch

@@ -1,8 +1,8 @@
 """What the heads of an attention compute from projected queries, keys and values: the dot product, and its rivals.
 
 `MultiHeadAttention` calls a mechanism with q, k and v (projected, not yet split into heads), the query tokens x
-themselves, and `AttentionArgs`. All of them take a primer; without one, token j shows every query token the same key and
-value. To add a mechanism: write the class, name it in MECHANISMS.
+themselves, and `AttentionArgs`. All of them take a primer; without one, token j shows every query token the same key
+and value. To add a mechanism: write the class, name it in MECHANISMS.
 
 Letters: b batch, h heads, i query token, j key token, n tokens, k head size, d = h k.
 """

@@ -20,8 +20,8 @@ class MultiHeadAttention(nn.Module):
     modulate:  what a primer modulates: "k", "v" or "kv".
     bias:      whether the four projections have one.
     depth:     number of the layer, from 0, for mechanisms that change with it.
-    zero_output: zero-initialized output projection, so that attention adds nothing at first: the control that shows what
-               this start alone changes.
+    zero_output: zero-initialized output projection, so that attention adds nothing at first: the control that shows
+               what this start alone changes.
 
     Weights: `query`, `key`, `value`, `out`: Linear(d, d). A primer is an argument of `forward`, not a submodule: one
     primer serves all layers of a model.

@@ -8,15 +8,15 @@ R_ij peaks at lag t when channel i leads channel j by t steps. The functions dif
 
     lead_lag(series)                          R of all pairs of every window: (b, n, n, l)
     mean_lead_lag(series)                     its mean over the windows, without R of each window
-    correlate(leader, follower, length)       l R of any pairs, from spectra that broadcast or were gathered; with spectra
-                                              of zero-padded windows, rfft(x, n=2 l), it is not circular
+    correlate(leader, follower, length)       l R of any pairs, from spectra that broadcast or were gathered; with
+                                              spectra of zero-padded windows, rfft(x, n=2 l), it is not circular
     correlate_shifted(series, shifted)        R from copies of the windows that the caller has shifted, circular or not
     project_lags(series, weight)              sum_t w(t) R_ij(t) of all pairs, R is not built
     cross_spectrum, frequency_weight          their product is the same sum of any pairs, R is not built
 
 The instantaneous features are Pearson's correlation, the correlation of rolling standard deviations, and Spearman's.
-Letters: b batch, n tokens (channels, then time features), l look-back, t lag or step, f frequencies or features, r hidden
-units, p any axes of pairs.
+Letters: b batch, n tokens (channels, then time features), l look-back, t lag or step, f frequencies or features,
+r hidden units, p and q axes that broadcast to pairs.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ def _form(series: Float[Tensor, "b n l"], form: str, allowed: Sequence[str]) -> 
 
 
 def correlate(
-    leader: Complex[Tensor, "*#p f"], follower: Complex[Tensor, "*#p f"], length: int
-) -> Float[Tensor, "*p t"]:
+    leader: Complex[Tensor, "*p f"], follower: Complex[Tensor, "*q f"], length: int
+) -> Float[Tensor, "*pairs t"]:
     """Return sum_s x_leader(s) x_follower(s + t) for t = 0 .. length - 1, circular, from the two spectra.
 
     The spectra are `torch.fft.rfft(series, n=length)`; their axes before the last broadcast, so that all pairs, a block
@@ -75,7 +75,7 @@ def lead_lag(series: Float[Tensor, "b n l"], *, form: str = "fft") -> Float[Tens
 
 
 def mean_lead_lag(series: Float[Tensor, "b n l"]) -> Float[Tensor, "n n l"]:
-    """Return the mean of `lead_lag(series)` over the windows: the spectra are averaged, so R of a window is not built."""
+    """Return the mean of `lead_lag(series)` over the windows, from averaged spectra: R of a window is not built."""
     by_frequency = torch.fft.rfft(series).permute(2, 1, 0)  # f n b
     cross = (by_frequency.conj() @ by_frequency.mT).permute(1, 2, 0) / len(series)
     return torch.fft.irfft(cross, n=series.shape[-1]) / series.shape[-1]
@@ -87,7 +87,7 @@ Start = Float[Tensor, "r 1 1"] | Float[Tensor, "#b r n n"]
 """What a linear map is added to: the offsets of the units, or the sum of the maps before it."""
 
 
-def cross_spectrum(leader: Complex[Tensor, "*#p f"], follower: Complex[Tensor, "*#p f"]) -> Float[Tensor, "*p f2"]:
+def cross_spectrum(leader: Complex[Tensor, "*p f"], follower: Complex[Tensor, "*q f"]) -> Float[Tensor, "*pairs f2"]:
     """Return the spectrum of l R of the pairs, real and imaginary parts in turn; see `frequency_weight`."""
     return torch.view_as_real(follower * leader.conj()).flatten(-2)
 
@@ -149,7 +149,8 @@ def instantaneous(
 ) -> Float[Tensor, "b n n 3"]:
     """Return Pearson's correlation, the correlation of rolling standard deviations, and Spearman's correlation.
 
-    A constant window gives 0. rolling: steps in a rolling window; an eighth of the look-back when None. form: see `ranks`.
+    A constant window gives 0. form: see `ranks`.
+    rolling: steps in a rolling window; an eighth of the look-back when None.
     """
     steps = max(2, series.shape[-1] // 8) if rolling is None else rolling
     views = (
@@ -165,8 +166,8 @@ def instantaneous(
 def standardize(series: Float[Tensor, "b n t"], *, tolerance: float = 1e-6) -> Float[Tensor, "b n t"]:
     """Return the windows with mean 0 and standard deviation 1 along time; a constant window becomes 0, not NaN.
 
-    tolerance: a window is constant if its range is below this fraction of its magnitude. What is left there is rounding,
-               and the rounding of two channels can correlate perfectly.
+    tolerance: a window is constant if its range is below this fraction of its magnitude. What is left there is
+               rounding, and the rounding of two channels can correlate perfectly.
     """
     centered = series - series.mean(-1, keepdim=True)
     magnitude = series.abs().amax(-1, keepdim=True)
@@ -217,7 +218,7 @@ def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor
 
 
 def _argsort(series: Float[Tensor, "b n l"]) -> Int64[Tensor, "b n l"]:
-    """Sort by numpy, several times faster than torch for short rows on a CPU (docs/decisions.md), where that is possible."""
+    """Sort by numpy where possible: for short rows on a CPU several times faster than torch (docs/decisions.md)."""
     if series.device.type != "cpu" or is_traced():
         return series.argsort(dim=-1)
     return torch.from_numpy(np.argsort(series.detach().numpy(), axis=-1))

@@ -206,7 +206,7 @@ class _BlockedAttention(torch.autograd.Function):
 def _plain_backward(
     dropout: float, up: Tensor, given: Sequence[Tensor | None], bits: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """Return the same gradients by autograd over the formula of the forward pass, which torch can differentiate again."""
+    """Return the same gradients by autograd over the plain formula, which torch can differentiate again."""
     # Views, because two of the inputs may be one tensor.
     inputs = [None if x is None else x.view_as(x) for x in given]  # q, k, v, phi, gains, base
     q, k, v, phi, gains = (x for x in inputs[:5] if x is not None)

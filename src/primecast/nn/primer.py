@@ -4,20 +4,19 @@ A primer is a two-layer network over the features s_ij of a pair, with a linear 
 
     phi_ij = act(W s_ij + c)          F_ij = beta + sum_m phi_m(i, j) u_m
 
-The features come from the look-back windows themselves. How does one channel lead the other: the circular
-cross-correlation at every lag. How do they move together: Pearson's correlation, the correlation of their rolling
-deviations, Spearman's. They are data: no gradient flows into them. Or nothing is read from the windows, and s_ij is a
-learned vector of the pair (kind "table").
+The features (pair_features.py) are computed from the look-back windows: how one channel leads the other, at every lag,
+and how they move together. They are data: no gradient flows into them. Or nothing is read from the windows, and s_ij is
+a learned vector of the pair (kind "table").
 
-Neither F (b, n, n, d) nor the lag features (b, n, n, l) are needed. `Primer` returns a `Prime`, which carries phi, u
-and beta; and a linear map of the lag features is a bilinear form of the two windows,
+Neither F (b, n, n, d) nor the lag features (b, n, n, l) are built. `Primer` returns a `Prime`, which carries phi, u and
+beta; and a linear map of the lag features is a bilinear form of the two windows,
 
     sum_t w(t) R_ij(t)  =  (1/l) x_i . y_j ,      y_j = x_j correlated with w,
 
 so each channel is filtered once per hidden unit and one matrix product does the rest (`project_lags`).
 
-Direction: phi[..., i, j]: i asks, j answers. R_ij peaks at lag t when channel i leads channel j by t steps.
-Letters: b batch, n tokens (channels, then calendar features), l look-back, f features, r hidden units, h heads, d width.
+phi[..., i, j] belongs to query token i and key token j. R_ij peaks at lag t when channel i leads channel j by t steps.
+Letters: b batch, n tokens (channels, then time features), l look-back, r hidden units, h heads, k head size.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,113 +31,9 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
 from primecast.nn.attention import Prime
-from primecast.nn.pair_features import Start, instantaneous, lead_lag, project_features, project_lags, standardize
+from primecast.nn.pair_features import standardize
+from primecast.nn.primer_layers import TABLES, PairFeatures, PairOffsets, first_layers
 
-# ---------------------------------------------------------------- the first layer: W s_ij, by kind of feature
-
-
-class LeadLag(nn.Module):
-    """W R_ij: l lags of each pair to r hidden units; weights start at N(0, 1/l)."""
-
-    def __init__(self, hidden: int, *, length: int, smooth: bool, form: str) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, length) / length**0.5)
-        self.smooth = smooth
-        self.form = form
-
-    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
-        if self.smooth:  # tanh of R is not linear: here R has to be built
-            lags = lead_lag(series.detach(), form="matrix" if self.form == "matrix" else "fft").tanh()
-            return project_features(lags, self.weight.to(series.dtype), start)
-        form = _lag_form(self.form, series.shape[1])
-        return project_lags(series, self.weight.to(series.dtype), start, form=form)
-
-
-def _lag_form(form: str, tokens: int) -> str:
-    """At few tokens R is small and building it is cheapest; measured in docs/decisions.md."""
-    return ("pairs" if tokens <= 32 else "matrix") if form == "auto" else form
-
-
-class Instantaneous(nn.Module):
-    """W s_ij for the three instantaneous features; weights start at N(0, 1/3)."""
-
-    def __init__(self, hidden: int, *, rolling: int | None, form: str) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, 3) / 3**0.5)
-        self.rolling = rolling
-        self.form = form
-
-    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
-        form = "matrix" if self.form == "matrix" else "sort"
-        features = instantaneous(series.detach(), rolling=self.rolling, form=form)
-        return project_features(features, self.weight.to(series.dtype), start)
-
-
-class PairTable(nn.Module):
-    """W s_ij for vectors drawn once for each pair, around 1 with Glorot's deviation: the windows are not looked at.
-
-    They stay as drawn and only W learns, unless they are `learned`, which makes them parameters of their pair.
-    """
-
-    def __init__(self, hidden: int, *, tokens: int, width: int, learned: bool, seed: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, width) / width**0.5)
-        generator = torch.Generator().manual_seed(seed)
-        deviation = (2 / (width + hidden)) ** 0.5
-        table = 1 + deviation * torch.randn(tokens, tokens, width, generator=generator)
-        self.table: Tensor
-        if learned:
-            self.table = nn.Parameter(table)
-        else:
-            self.register_buffer("table", table)
-
-    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
-        return project_features(self.table[None].to(series.dtype), self.weight.to(series.dtype), start)
-
-
-class PairOffsets(nn.Module):
-    """A number of its own for each pair and hidden unit, whatever the windows hold; they start at 0."""
-
-    def __init__(self, hidden: int, *, tokens: int) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.zeros(hidden, tokens, tokens))
-
-    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
-        table = self.table.to(series.dtype)
-        return (table if start is None else table + start).expand(1, -1, -1, -1)
-
-
-PairFeatures = Callable[[Tensor], Tensor]
-"""Features of the user's own: windows (b, n, l) to pair features (b, n, n, f)."""
-
-
-class OwnFeatures(nn.Module):
-    """W s_ij for features that a callable of the user's own computes from the windows; weights start at N(0, 1/f)."""
-
-    def __init__(self, hidden: int, *, function: PairFeatures, features: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, features) / features**0.5)
-        self.function = function
-
-    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
-        features = self.function(series)
-        expected = (series.shape[0], series.shape[1], series.shape[1], self.weight.shape[1])
-        if tuple(features.shape) != expected:
-            raise InputError(f"pair features must have shape (b, n, n, f) = {expected}, got {tuple(features.shape)}")
-        return project_features(features, self.weight.to(series.dtype), start)
-
-
-# ---------------------------------------------------------------- the primer
-
-TABLES = ("table", "random")
-"""Kinds that keep a vector for each pair and read nothing from the windows."""
-KINDS = {
-    "full": "lead-lag at all lags and the three instantaneous features",
-    "lead_lag": "circular cross-correlation at all lags of the look-back",
-    "instantaneous": "Pearson, correlation of rolling deviations, Spearman",
-    "table": "a learned vector for each pair, whatever the windows hold; ties a model to its channels",
-    "random": "control: a vector drawn for each pair, which does not learn: nothing is known of the pairs",
-}
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "relu": F.relu,
@@ -150,11 +45,11 @@ FORMS = ("auto", "pairs", "matrix")
 PAIRINGS = {
     "own": "each pair has the activations of its own features",
     "permuted": "control: pairs of channels have each other's activations, by a permutation drawn once",
-    "answering": "control: a token has the mean activations of its pairs, so F_ij knows who answers and not who asks",
+    "answering": "control: all pairs of a key token have their mean activations: F_ij is the same for all query tokens",
     "shared": "control: all pairs have the mean activations, so F is the same for all of them",
 }
 POOLED = {"answering": (-2,), "shared": (-2, -1)}
-"""Pairings by a mean over pairs, and over which of the axes (asking, answering) it goes."""
+"""Pairings by a mean over pairs, and over which of the axes (query token, key token) it is taken."""
 
 
 class Primer(nn.Module):
@@ -162,27 +57,30 @@ class Primer(nn.Module):
 
     kind:       a name in KINDS, or a callable (b, n, l) -> (b, n, n, f) with features of your own.
     length:     look-back l. d_model, n_heads: of the attention it primes.
-    hidden:     hidden units in all; 2 per head when None. grouped: each head reads its own share of them, at the cost
-                of that share; otherwise (dense) every head reads all.
-    activation: a name in ACTIVATIONS.
+    hidden:     hidden units in total; 2 per head when None. grouped: each head has its own part of them, and the cost
+                of that part; otherwise (dense) every head reads all.
     base:       "zero": F = MLP(s), starts small. "identity": F = 1 + MLP(s), starts near standard attention. Kind
-                "random" always has the identity, as in the paper: "centered around 1.0", to start at standard attention.
-    learn_base: makes the base a parameter, the bias of the last layer.
-    gain:       deviation of the gains u at the start; 0 with base "identity" starts exactly at standard attention.
-    scale:      factor on the weights of the first layer at the start.
-    pair_offsets: an offset of the hidden units for each pair, learned beside the features; ties the model to its
-                channels.
-    smooth:     tanh of the lag features; R is then built.
-    normalize:  standardise each window before anything is computed from it.
-    rolling:    steps of the rolling deviation; an eighth of the look-back when None.
-    sparsity:   share of the ordered pairs left without a primer (F_ij = 1), drawn once from `seed`.
-    prime_self, prime_covariates: whether F_ii, and pairs with a calendar token, are primed; else F = 1 there.
-    layers:     gains (and learned base) of their own for that many layers; None shares one set.
-    pairing:    a name in PAIRINGS: whose features a pair gets. The controls tell what pair-specific knowledge adds.
+                "random" always has the identity, as the paper's: "centered around 1.0", to start at standard attention.
+    gain:       standard deviation of the gains u at the start; 0 with base "identity" starts at standard attention.
+    rolling:    steps of the rolling standard deviation; an eighth of the look-back when None.
+    sparsity:   fraction of the ordered pairs left without a primer (F_ij = 1), drawn once from `seed`.
+    prime_self: True: F_ii is a primer like any other, the paper's printed formula, whose sum includes j = i. False:
+                F_ii = 1, the reading of the paper's proofs, with which its numbers are met.
+    prime_covariates: whether pairs with a time feature are primed; else F = 1 there.
+    layers:     number of layers that have gains (and a learned base) of their own; None: all share one set.
+    pairing:    a name in PAIRINGS: whose activations a pair has. The controls show what pair-specific features add.
     tokens:     number of tokens, needed by kinds "table" and "random", sparsity, permuted pairing and pair_offsets,
                 which tie a model to its channels. width: of the vectors of these two kinds.
     features:   f, with a callable kind.
-    form:       how lags are projected, see `project_lags`; "auto" chooses by the number of tokens.
+    form:       algorithm of the lags, see `project_lags`; "auto" chooses by the number of tokens. Results are the same.
+
+    Only the study primer_design varies the following. Its committed rows need them, so they stay:
+
+    activation: a name in ACTIVATIONS. learn_base: makes the base a parameter, the bias of the last layer.
+    scale:      factor on the weights of the first layer at the start.
+    smooth:     tanh of the lag features; R is then built.
+    normalize:  standardize each window before anything is computed from it.
+    pair_offsets: a learned offset of the hidden units for each pair, beside the features.
 
     Example:
 
@@ -221,69 +119,34 @@ class Primer(nn.Module):
     ) -> None:
         super().__init__()
         hidden = 2 * n_heads if hidden is None else hidden
-        if n_heads < 1 or d_model % n_heads:
-            raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
-        if hidden < 1 or (grouped and hidden % n_heads):
-            raise InputError(f"hidden {hidden} cannot be divided among n_heads {n_heads}; use grouped=False")
-        for what, given, allowed in (
-            ("activation", activation, ACTIVATIONS),
-            ("base", base, BASES),
-            ("form", form, FORMS),
-            ("pairing", pairing, PAIRINGS),
-        ):
-            if given not in allowed:
-                raise unknown(what, given, allowed)
-        if not 0 <= sparsity <= 1:
-            raise InputError(f"sparsity {sparsity} is not a share of pairs: it must lie between 0 and 1")
+        _check_sizes(d_model, n_heads, hidden if grouped else hidden * n_heads)
+        _check_names(activation=activation, base=base, form=form, pairing=pairing)
+        _check_pairs(tokens, kind=kind, sparsity=sparsity, pairing=pairing, pair_offsets=pair_offsets)
         if rolling is not None and not 2 <= rolling <= length:
             raise InputError(f"rolling {rolling} must be at least 2 and at most the look-back {length}")
-        if tokens is None and (kind in TABLES or sparsity > 0 or pairing == "permuted" or pair_offsets):
-            raise InputError(
-                "kinds 'table' and 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: "
-                "give tokens"
-            )
-
-        self.length = length
-        self.tokens = tokens
-        self.grouped = grouped
-        self.groups = n_heads if grouped else 1
-        self.activation = activation
-        self.normalize = normalize
-        self.prime_self = prime_self
-        self.prime_covariates = prime_covariates
-        self.pairing = pairing
+        self.length, self.tokens = length, tokens
+        self.grouped, self.groups = grouped, n_heads if grouped else 1
+        self.activation, self.normalize, self.pairing = activation, normalize, pairing
+        self.prime_self, self.prime_covariates = prime_self, prime_covariates
         self.identity = base == "identity" or kind == "random"
 
-        self.first = _first_layers(
-            kind,
-            hidden,
-            length=length,
-            smooth=smooth,
-            form=form,
-            rolling=rolling,
-            tokens=tokens,
-            width=width,
-            features=features,
-            seed=seed,
-        )
+        lags: dict[str, Any] = {"length": length, "smooth": smooth, "rolling": rolling, "form": form}
+        self.first = first_layers(kind, hidden, **lags, tokens=tokens, width=width, features=features, seed=seed)
         with torch.no_grad():
             for name, weight in self.first.named_parameters():
-                if name.endswith("weight"):  # not the vectors of pairs, which are the features
-                    weight.mul_(scale)
+                weight.mul_(scale if name.endswith("weight") else 1)  # not the vectors of pairs, which are the features
         if pair_offsets and tokens is not None:
             self.first.append(PairOffsets(hidden, tokens=tokens))
         self.offset = nn.Parameter(torch.zeros(hidden))
-        stack = () if layers is None else (layers,)
-        size = d_model // n_heads
-        self.gains = nn.Parameter(gain * torch.randn(*stack, n_heads, hidden // self.groups, size))
-        self.base = nn.Parameter(torch.full((*stack, n_heads, size), float(self.identity))) if learn_base else None
+        gains = torch.randn(*(() if layers is None else (layers,)), n_heads, hidden // self.groups, d_model // n_heads)
+        self.gains = nn.Parameter(gain * gains)
+        self.base = nn.Parameter(torch.full_like(gains[..., 0, :], float(self.identity))) if learn_base else None
 
-        generator = torch.Generator().manual_seed(seed)
-        self.register_buffer("unprimed", _draw_pairs(tokens, sparsity, generator))
         self.unprimed: Tensor | None
-        permuted = torch.randperm(tokens**2, generator=generator) if pairing == "permuted" and tokens else None
-        self.register_buffer("order", permuted)
         self.order: Tensor | None
+        generator = torch.Generator().manual_seed(seed)
+        self.register_buffer("unprimed", _draw_unprimed(tokens, sparsity, generator))
+        self.register_buffer("order", _draw_order(tokens if pairing == "permuted" else None, generator))
 
     def extra_repr(self) -> str:
         heads, units, size = self.gains.shape[-3:]
@@ -295,7 +158,7 @@ class Primer(nn.Module):
         )
 
     def beta(self) -> Float[Tensor, "*layers h k"] | None:
-        """The base as a `Prime` takes it: what was learned, ones, or None, which is zero.
+        """Return the base as a `Prime` takes it: what was learned, ones, or None, which is zero.
 
         The ones are made anew: a buffer of them that no file holds would be lost on the way from the meta device.
         """
@@ -304,17 +167,16 @@ class Primer(nn.Module):
         return torch.ones_like(self.gains[..., 0, :])
 
     def forward(self, series: Float[Tensor, "b n l"], *, covariates: int = 0) -> Prime:
-        """Primers of all pairs of these windows; the last `covariates` tokens are calendar features."""
+        """Return the primers of all pairs of these windows; the last `covariates` tokens are time features."""
         batch, tokens, length = series.shape
-        if length != self.length:
-            raise InputError(f"the primer was made for a look-back of {self.length} steps, the windows have {length}")
-        if self.tokens is not None and tokens != self.tokens:
-            raise InputError(f"the primer was made for {self.tokens} tokens, the windows have {tokens}")
+        self.check_windows(tokens, length)
         series = self.in_precision(series)
         if self.normalize:
             series = standardize(series)
         hidden: Tensor = self.offset[:, None, None].to(series.dtype)
-        for layer in reversed(self.first):  # the lags last: their product is large enough to take the others' sum along
+        for layer in reversed(
+            self.first
+        ):  # the lags last: their product is large and adds the sum of the others itself
             hidden = layer(series, hidden)
         phi = ACTIVATIONS[self.activation](hidden)
         order = self.other_pairs(tokens, covariates)
@@ -325,14 +187,21 @@ class Primer(nn.Module):
         phi = phi.expand(batch, -1, -1, -1).unflatten(1, (self.groups, -1))
         return Prime(phi, self.gains, self.beta(), self._pairs(tokens, covariates, series.device))
 
+    def check_windows(self, tokens: int, length: int) -> None:
+        """Refuse windows of another look-back, or of another number of tokens than the primer is tied to."""
+        if length != self.length:
+            raise InputError(f"the primer was made for a look-back of {self.length} steps, the windows have {length}")
+        if self.tokens is not None and tokens != self.tokens:
+            raise InputError(f"the primer was made for {self.tokens} tokens, the windows have {tokens}")
+
     def in_precision(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b n l"]:
-        """The windows in the type of the primer, but at least in float32: half precision has no ranks and no FFT."""
+        """Return the windows in the type of the primer, at least float32: half precision has no ranks and no FFT."""
         return series.to(torch.promote_types(self.gains.dtype, torch.float32))
 
     def other_pairs(self, tokens: int, covariates: int) -> Int64[Tensor, "n2"] | None:
-        """With pairing "permuted", whose activations each pair has, pairs counted row by row; else None.
+        """Return, with pairing "permuted", whose activations each pair has, pairs counted row by row; else None.
 
-        Pairs with a calendar token keep their own: only what is known of two channels changes hands.
+        Pairs with a time feature keep their own: only features of two channels are permuted.
         """
         if self.order is None:
             return None
@@ -343,7 +212,7 @@ class Primer(nn.Module):
         return others
 
     def _pairs(self, tokens: int, covariates: int, device: torch.device) -> Bool[Tensor, "n n"] | None:
-        """Which pairs have a primer; None when all do, which costs nothing."""
+        """Return which pairs have a primer; None when all do, which costs nothing."""
         pairs = None if self.unprimed is None else ~self.unprimed
         if not self.prime_self:
             others = ~torch.eye(tokens, dtype=torch.bool, device=device)
@@ -355,50 +224,58 @@ class Primer(nn.Module):
         return pairs
 
 
-def _draw_pairs(tokens: int | None, sparsity: float, generator: torch.Generator) -> Bool[Tensor, "n n"] | None:
-    """The pairs left without a primer: an exact share, and those of a lower share are among those of a higher."""
+def _check_sizes(d_model: int, n_heads: int, hidden: int) -> None:
+    if n_heads < 1 or d_model % n_heads:
+        raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
+    if hidden < 1 or hidden % n_heads:
+        raise InputError(f"hidden {hidden} cannot be divided among n_heads {n_heads}; use grouped=False")
+
+
+def _check_names(**given: str) -> None:
+    allowed = {"activation": ACTIVATIONS, "base": BASES, "form": FORMS, "pairing": PAIRINGS}
+    for argument, name in given.items():
+        if name not in allowed[argument]:
+            raise unknown(argument, name, allowed[argument])
+
+
+def _check_pairs(tokens: int | None, **options: Any) -> None:
+    if not 0 <= options["sparsity"] <= 1:
+        raise InputError(f"sparsity is {options['sparsity']}; it must be between 0 and 1")
+    if tokens is None and _is_tied(options):
+        raise InputError(
+            "kinds 'table' and 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: "
+            "give tokens"
+        )
+
+
+def _draws(options: Mapping[str, Any]) -> bool:
+    """Return whether a primer of these arguments draws something beside its weights."""
+    return options.get("kind") in TABLES or bool(options.get("sparsity")) or options.get("pairing") == "permuted"
+
+
+def _is_tied(options: Mapping[str, Any]) -> bool:
+    """Return whether a primer of these arguments needs to know its number of tokens."""
+    return _draws(options) or bool(options.get("pair_offsets"))
+
+
+def _draw_unprimed(tokens: int | None, sparsity: float, generator: torch.Generator) -> Bool[Tensor, "n n"] | None:
+    """Draw the pairs left without a primer: an exact fraction; a higher sparsity includes the pairs of a lower one."""
     if tokens is None or sparsity == 0:
         return None
     rank = torch.randperm(tokens**2, generator=generator)
     return (rank < round(sparsity * tokens**2)).view(tokens, tokens)
 
 
-def _first_layers(
-    kind: str | PairFeatures,
-    hidden: int,
-    *,
-    length: int,
-    smooth: bool,
-    form: str,
-    rolling: int | None,
-    tokens: int | None,
-    width: int,
-    features: int | None,
-    seed: int,
-) -> nn.ModuleList:
-    if callable(kind):
-        if features is None:
-            raise InputError("a callable kind needs features, the number of features it yields for a pair")
-        return nn.ModuleList([OwnFeatures(hidden, function=kind, features=features)])
-    if kind not in KINDS:
-        raise unknown("primer", kind, KINDS)
-    layers: list[nn.Module] = []
-    if kind in ("full", "lead_lag"):
-        layers.append(LeadLag(hidden, length=length, smooth=smooth, form=form))
-    if kind in ("full", "instantaneous"):
-        layers.append(Instantaneous(hidden, rolling=rolling, form=form))
-    if kind in TABLES and tokens is not None:
-        layers.append(PairTable(hidden, tokens=tokens, width=width, learned=kind == "table", seed=seed))
-    return nn.ModuleList(layers)
+def _draw_order(tokens: int | None, generator: torch.Generator) -> Int64[Tensor, "n2"] | None:
+    return None if tokens is None else torch.randperm(tokens**2, generator=generator)
 
 
 def seeded(options: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Arguments of a primer with the seed of a run, where something is drawn beside its weights, unless they have one.
+    """Return arguments of a primer with the seed of a run, where they draw something and have no seed of their own.
 
-    Vectors of pairs, pairs without a primer, a permutation: else the spread over seeds would be that of one draw.
+    Vectors of pairs, pairs without a primer, a permutation: with one seed for all runs they would be the same draw.
     """
-    draws = options.get("kind") in TABLES or options.get("sparsity") or options.get("pairing") == "permuted"
-    return {"seed": seed, **options} if draws else dict(options)
+    return {"seed": seed, **options} if _draws(options) else dict(options)
 
 
 def build_primer(
@@ -410,9 +287,9 @@ def build_primer(
     tokens: int | None,
     layers: int,
 ) -> Primer | None:
-    """The primer a model asks for: none, a kind, a mapping of `Primer` arguments, a callable, or a ready one.
+    """Return the primer of a model: none, of a kind, of a mapping of `Primer` arguments, of a callable, or a ready one.
 
-    In a mapping, `layers: True` asks for gains of each layer's own.
+    In a mapping, `layers: True` gives each layer gains of its own.
     """
     if spec is None or isinstance(spec, Primer):
         return spec
@@ -423,8 +300,7 @@ def build_primer(
             raise unknown("primer argument", name, allowed)
     if options.pop("layers", None):
         options["layers"] = layers
-    tied = options.get("kind") in TABLES or options.get("pairing") == "permuted"
-    if tied or options.get("sparsity") or options.get("pair_offsets"):
+    if _is_tied(options):
         options["tokens"] = tokens
     return Primer(length=length, d_model=d_model, n_heads=n_heads, **options)
 
@@ -434,7 +310,7 @@ def build_primer(
 
 @dataclass(frozen=True)
 class Overhead:
-    """Parameters of the primers of a model, beside those of its attention and of all the rest."""
+    """Parameters of the primers of a model, of its attention, and of the model without primers."""
 
     primer: int
     attention: int
@@ -442,17 +318,17 @@ class Overhead:
 
     @property
     def of_model(self) -> float:
-        """Primer parameters as a share of the model without them."""
+        """Primer parameters as a fraction of those of the model without them."""
         return self.primer / self.model
 
     @property
     def of_attention(self) -> float:
-        """Primer parameters as a share of the attention without them."""
+        """Primer parameters as a fraction of those of the attention without them."""
         return self.primer / self.attention if self.attention else 0.0
 
 
 def parameter_overhead(model: nn.Module) -> Overhead:
-    """Count what priming adds: `parameter_overhead(model).of_model` is the share on top of the unprimed model."""
+    """Count the parameters that priming adds: `.of_model` is their number as a fraction of the unprimed model's."""
     primers = _parameters(module for module in model.modules() if isinstance(module, Primer))
     attention = _parameters(module for module in model.modules() if getattr(module, "attends", False) is True)
     primer, others = _count(primers), _count(attention - primers)  # a swapped attention has its primer inside

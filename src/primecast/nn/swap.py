@@ -6,8 +6,8 @@
 
 A swapped module keeps its weights, its name and its place: its class becomes a subclass of what it was, with another
 `forward`. So all keys of the `state_dict` are as before; hooks and optimizers that hold its parameters stay valid. New
-are the keys of the primer, which is the submodule `primer` of the first attention that reads it. By default it starts at
-F = 1, so that a trained model forecasts what it did until it is trained further.
+are the keys of the primer, which is the submodule `primer` of the first attention that reads it. By default it starts
+at F = 1, so that a trained model forecasts what it did until it is trained further.
 
 A feed reaches only the calls inside the `with`, in its own thread. A call without a feed is an error, and so is a feed
 that no attention reads: both would be standard attention, unnoticed. `priming(model, None)` asks for that explicitly.
@@ -30,7 +30,8 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
 from primecast.nn.attention import MODULATE, Prime
-from primecast.nn.primer import PairFeatures, Primer, build_primer
+from primecast.nn.primer import Primer, build_primer
+from primecast.nn.primer_layers import PairFeatures
 from primecast.nn.swap_adapters import MULTIHEAD, Adapter, Attend, Forward
 
 IDENTITY: Mapping[str, object] = {"kind": "full", "base": "identity", "gain": 0.0}
@@ -87,8 +88,7 @@ class ActiveFeed:
             return given
         if given.ndim != 3:
             raise InputError(
-                "series have shape (batch, tokens, length), F has (batch, tokens, tokens, width); got "
-                f"{tuple(given.shape)}"
+                f"series have shape (batch, tokens, length), F (batch, tokens, tokens, width); got {tuple(given.shape)}"
             )
         if not self.feed.primers:
             raise InputError("this model was swapped without a primer: feed it a Prime, not series")

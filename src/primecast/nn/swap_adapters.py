@@ -1,7 +1,7 @@
 """Adapters: where a class of modules keeps its attention, and its `forward` with `attend` in the place of that.
 
-nn.MultiheadAttention, alone or inside nn.TransformerEncoder and its like, has an adapter here. For any other class write
-an `Adapter`; `of_heads` and `of_tokens` write its `forward` for the two common designs. swap.py uses them.
+nn.MultiheadAttention, alone or inside nn.TransformerEncoder and its like, has an adapter here. For any other class
+write an `Adapter`; `of_heads` and `of_tokens` write its `forward` for the two common designs. swap.py uses them.
 
 Letters: b batch, h heads, i query token, j key token, n tokens, k head size, d = h k.
 """
@@ -63,7 +63,7 @@ class Adapter:
     forward:  (module, attend, ...) -> what the module's own `forward` returns for the arguments after these two.
               `attend(q, k, v, mask=, bias=, dropout=, need_weights=)` takes (b, h, n, k), as `primecast.attend` does,
               and returns the mixed values and the weights (None without need_weights).
-    at:       name of the submodule whose `forward` it replaces: the function between the projections. Empty: the module.
+    at:       name of the submodule whose `forward` it replaces: the function between the projections. Empty: itself.
     switches: attributes of that submodule to be set while it is swapped, for instance to turn off a shortcut around it.
     refuse:   the module -> why it cannot be swapped, or None.
     """
