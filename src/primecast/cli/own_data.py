@@ -249,9 +249,9 @@ def _deliver(
             write_report(gather(fitted, frame, title=title, level=levels, **arguments), report)
             say(f"wrote {report}")
     if as_json:
-        columns = {str(name): streams.json_column(predicted[name]) for name in predicted}
-        times = {"time": [str(time) for time in predicted.index]}
-        streams.print_json({**(extra or {}), **_facts(fitted), "forecast": times | columns})
+        columns = streams.json_values(predicted.rename(columns=str)).to_dict(orient="list")
+        times = [str(time) for time in predicted.index]
+        streams.print_json({**(extra or {}), **_facts(fitted), "forecast": {"time": times, **columns}})
 
 
 def _default_levels(fitted: Forecaster) -> list[float]:

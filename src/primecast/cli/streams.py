@@ -110,16 +110,15 @@ def print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value, allow_nan=False))
 
 
-def json_column(column: Any) -> list[Any]:
-    """Return plain values; NaN, which JSON does not have, becomes null."""
-    return [None if value != value else value for value in column.tolist()]
+def json_values(frame: DataFrame) -> DataFrame:
+    """Return a frame of plain Python values; NaN, which JSON does not have, becomes None."""
+    return frame.astype(object).where(frame.notna(), None)
 
 
 def json_rows(frame: DataFrame, name: str) -> list[dict[str, Any]]:
     """Return one dictionary per row; `name` is the key of the index."""
-    table = frame.rename_axis(name).reset_index()
-    columns = {str(column): json_column(table[column]) for column in table}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows: Any = json_values(frame.rename_axis(name).reset_index().rename(columns=str)).to_dict(orient="records")
+    return rows
 
 
 def print_table(frame: DataFrame, *, title: str, name: str | None = None) -> None:
