@@ -19,7 +19,7 @@ COLORS = {
     "standard": "#2f6690",
     "prime": AHEAD,
     "prime-table": "#e09f3e",
-    "standard, a vector for each channel": "#81a4cd",
+    "standard, channel embeddings": "#81a4cd",
 }
 """One color for each attention in all figures; others take matplotlib's own."""
 
@@ -247,9 +247,12 @@ def trade_figure(
 
 
 def _spread_labels(axis: Axes, texts: Sequence[Annotation]) -> None:
-    """Move each label to the first place around its point where it covers no point and no label placed before it."""
+    """Move each label to the first place around its point where it covers no point, no line and no other label."""
     placed: list[Bbox] = []
-    dots = np.concatenate([axis.transData.transform(line.get_xydata()) for line in axis.lines])
+    drawn = [axis.transData.transform(line.get_xydata()) for line in axis.lines]
+    fractions = np.linspace(0, 1, 30)[:, None, None]
+    along = [(one[:-1] + fractions * np.diff(one, axis=0)).reshape(-1, 2) for one in drawn[1:]]  # the first has no line
+    dots = np.concatenate([*drawn, *along])
     offsets = [(side, up) for up in (4, -10, 14, -20, 24, -30, 34, -40) for side in (6, -6)]
     for text in texts:
         for side, up in offsets:
@@ -309,7 +312,7 @@ def example_figure(examples: Sequence[Sequence[Example]]) -> Figure:
         for axis, example in zip(axes, row, strict=False):
             before, after = np.arange(-len(example.past), 0), np.arange(len(example.truth))
             axis.plot(before, example.past, color=PAST, linewidth=0.9, label="look-back")
-            axis.plot(after, example.truth, color=PAST, linewidth=1.5, linestyle="--", label="truth")
+            axis.plot(after, example.truth, color=PAST, linewidth=1.6, label="truth")
             for name, values in example.forecasts.items():
                 axis.plot(after, values, color=COLORS.get(name), linewidth=1.4, label=name)
             axis.axvline(-0.5, color=PAST, linewidth=0.6, linestyle=":")

@@ -14,6 +14,7 @@ from primecast.errors import InputError
 from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid
 from primecast.experiments.studies.tables import markdown_table
+from primecast.plotting.figures import readable
 
 ATTENTIONS: Variants = {name: {"attention": name} for name in ("standard", "prime", "prime-table")}
 """Standard attention, prime attention with the paper's features, and the default."""
@@ -74,4 +75,4 @@ def most_common(values: "pd.Series[Any]") -> str:
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
     """A Markdown table; all lines have the columns of the first."""
-    return markdown_table(list(lines[0]), ([str(cell) for cell in line.values()] for line in lines))
+    return markdown_table(list(lines[0]), ([readable(str(cell)) for cell in line.values()] for line in lines))
