@@ -235,14 +235,14 @@ def assert_close(pair: dict[str, Any], alone: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {},  # shares of 3 and 2, at the end 2 and 1
+        {},  # parts of 3 and 2, at the end 2 and 1
         {"windows": 21, "drop_last": False},  # at the end 1 and none
         {"windows": 21, "name": "sometimes"},  # and a part without a gradient there
         {"name": "own", "lr_factors": {"head": 3.0}},
         {"parameters": "head"},
         {"lr": 0.3, "epochs": 7, "patience": 1, "schedule": "constant"},  # stops early
     ],
-    ids=["shares", "empty share", "no gradient", "own loss", "part", "early stop"],
+    ids=["parts", "empty part", "no gradient", "own loss", "part", "early stop"],
 )
 def test_two_processes_have_the_curve_of_one(pairs: Pairs, settings: dict[str, Any]) -> None:
     first, second = pairs.run("train", **settings)
@@ -280,22 +280,26 @@ def test_running_statistics_are_averaged_and_the_models_stay_one(pairs: Pairs) -
     np.testing.assert_allclose(first["weights"]["norm.running_var"], alone["weights"]["norm.running_var"], rtol=0.1)
 
 
-def test_all_start_from_the_leaders_weights(pairs: Pairs) -> None:
+def test_all_start_from_the_weights_of_the_main_process(pairs: Pairs) -> None:
     first, second = pairs.run("train", name="wild")
     assert same_result(first, second)
     assert_close(first, train("wild"))
 
 
-def test_only_the_leader_writes_and_shows(pairs: Pairs, tmp_path: Path) -> None:
+def test_only_the_main_process_writes_and_shows(pairs: Pairs, tmp_path: Path) -> None:
     first, second = pairs.run("train", state=str(tmp_path))
     assert first["writes"] == 3 + 6  # after each of 3 epochs, and 2 in each before its last step
     assert len(first["shown"].splitlines()) == 3
     assert (second["writes"], second["shown"]) == (0, "")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "state.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        "state.previous.safetensors",
+        "state.safetensors",
+    ]
 
 
-@pytest.mark.parametrize("die", [(0, 7), (1, 9)], ids=["the leader", "the other"])
-def test_a_killed_pair_is_taken_up_to_the_same_bits(pairs: Pairs, tmp_path: Path, die: tuple[int, int]) -> None:
+@pytest.mark.parametrize("die", [(0, 7), (1, 9)], ids=["the main process", "the other"])
+def test_a_killed_pair_resumes_to_the_same_bits(pairs: Pairs, tmp_path: Path, die: tuple[int, int]) -> None:
     unbroken = pairs.run("train", name="dropout")
     dead = pairs.run("train", name="dropout", state=str(tmp_path), die=die)
     assert dead[die[0]]["code"] == -signal.SIGKILL
@@ -316,7 +320,7 @@ def test_a_state_of_two_processes_is_not_one_of_one(pairs: Pairs, tmp_path: Path
 # ---------------------------------------------------------------- what goes wrong, for all of them
 
 
-def test_a_hole_in_one_share_stops_all_with_one_sentence(pairs: Pairs) -> None:
+def test_a_hole_in_one_part_stops_all_with_one_sentence(pairs: Pairs) -> None:
     first, second = pairs.run("train", hole=0)  # of one window's past
     assert first["error"] == second["error"]
     assert "nan at epoch 1, step" in first["error"] and "x of this batch holds values" in first["error"]
@@ -377,7 +381,7 @@ def test_the_command_under_torchrun_prints_the_row_of_one_process_once() -> None
 # ---------------------------------------------------------------- one process, and which device
 
 
-def test_a_process_alone_is_a_team_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_alone_is_a_group_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert join(torch.device("cpu")) == ProcessGroup(0, 1)
@@ -400,7 +404,7 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatc
         join(torch.device("mps"))
 
 
-def test_seeds_of_processes_are_their_own_and_the_leaders_is_the_seed() -> None:
+def test_seeds_of_processes_are_their_own_and_the_main_process_has_the_seed() -> None:
     seeds = [ProcessGroup(rank, 7).own_seed(seed) for rank in range(7) for seed in (0, 1, 2)]
     assert len(set(seeds)) == 21
     assert seeds[:3] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""A run that is killed and taken up again ends with the bits of one that was not: proven with real processes.
+"""A run that is killed and resumed ends with the bits of one that was not: proven with real processes.
 
 As a script this file is the process that trains and gets killed. Importing torch takes seconds, so one such process
 serves many tests: for each scenario it forks a child, which trains, dies or reports.
@@ -170,7 +170,11 @@ def test_two_processes_give_the_same_bits(unbroken: dict[str, Any]) -> None:
 
 def test_keeping_a_state_changes_nothing(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
     assert server.run(tmp_path) == unbroken
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "state.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        "state.previous.safetensors",
+        "state.safetensors",
+    ]
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 7])
@@ -200,9 +204,13 @@ def test_a_run_killed_between_writing_and_renaming_ends_bit_equal(
     assert not (tmp_path / "state.safetensors").exists()
     server.start(tmp_path, "save", 7)
     assert server.killed()
-    assert len(list(tmp_path.iterdir())) == 3  # the state before, what was left lying, and the lock
+    assert len(list(tmp_path.iterdir())) == 4  # the state under two names, what was left lying, and the lock
     assert result(server.run(tmp_path)) == result(unbroken)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "state.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        "state.previous.safetensors",
+        "state.safetensors",
+    ]
 
 
 def test_a_run_killed_from_outside_ends_bit_equal(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
@@ -234,7 +242,7 @@ def test_a_finished_run_returns_at_once_with_the_same_history_and_weights(tmp_pa
     assert len(train.asked) == 1  # for its fingerprint
 
 
-def test_a_taken_up_run_says_where_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_says_where_it_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     interrupted(tmp_path, at_call=7)
     train_tiny(state=tmp_path, loss=mse, progress="lines")
     train_tiny(state=tmp_path, loss=mse, progress="lines")
@@ -508,7 +516,7 @@ def test_a_folder_is_free_again_after_a_run_that_failed(tmp_path: Path) -> None:
     assert train_tiny(state=tmp_path, loss=mse).epochs
 
 
-def test_rates_and_their_moments_are_taken_up(tmp_path: Path) -> None:
+def test_lr_factors_and_their_moments_are_resumed(tmp_path: Path) -> None:
     whole, broken = Tiny(), Tiny()
     lr_factors = {"head": 3.0, "body.bias": 0.5}
     train_tiny(whole, loss=mse, lr_factors=lr_factors)
@@ -555,6 +563,7 @@ def test_a_state_with_other_tensors_than_the_run_is_refused_before_it_is_used(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     interrupted(tmp_path, at_call=7)
+    (tmp_path / "state.previous.safetensors").unlink()
     path = tmp_path / "state.safetensors"
     tensors, metadata = load_tensors(path)
     for name, tensor in change.items():
@@ -571,13 +580,14 @@ def test_a_state_with_other_tensors_than_the_run_is_refused_before_it_is_used(
     "change",
     [
         {"epoch": 99}, {"epoch": 1}, {"epoch": "2"}, {"step": -1}, {"step": 4}, {"step": 10**30}, {"steps": 5},
-        {"windows": 0}, {"best_epoch": 7}, {"best_epoch": 0}, {"failures": 1}, {"finished": True}, {"loss_sum": float("nan")},
-        {"seconds": None}, {"rows": []}, {"rows": [{}]}, {"rows": 3}, {"extra": 1},
+        {"windows": 0}, {"best_epoch": 7}, {"best_epoch": 0}, {"failures": 1}, {"finished": True},
+        {"loss_sum": float("nan")}, {"seconds": None}, {"rows": []}, {"rows": [{}]}, {"rows": 3}, {"extra": 1},
     ],
     ids=str,
 )  # fmt: skip
 def test_a_state_that_stands_where_no_run_can_stand_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     interrupted(tmp_path, at_call=7)
+    (tmp_path / "state.previous.safetensors").unlink()
     path = tmp_path / "state.safetensors"
     tensors, metadata = load_tensors(path)
     metadata["progress"] = json.dumps(json.loads(metadata["progress"]) | change)
@@ -594,6 +604,7 @@ def test_a_state_that_stands_where_no_run_can_stand_is_refused(tmp_path: Path, c
 )
 def test_a_state_whose_texts_are_no_settings_and_no_progress_is_refused(tmp_path: Path, name: str, text: str) -> None:
     interrupted(tmp_path, at_call=7)
+    (tmp_path / "state.previous.safetensors").unlink()
     path = tmp_path / "state.safetensors"
     tensors, metadata = load_tensors(path)
     rewrite(path, tensors, metadata | {name: text})
@@ -605,6 +616,7 @@ def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
     unbroken = Tiny()
     train_tiny(unbroken, loss=mse)
     interrupted(tmp_path, at_call=7)
+    (tmp_path / "state.previous.safetensors").unlink()
     path, draw, refused = tmp_path / "state.safetensors", random.Random(3), 0
     whole = path.read_bytes()
     for _ in range(60):
@@ -619,6 +631,52 @@ def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
             refused += 1
             assert "state.safetensors" in str(error)
     assert refused > 50
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_where_the_newest_state_is_damaged_the_one_before_it_is_continued(tmp_path: Path, damage: str) -> None:
+    unbroken, model = Tiny(), Tiny()
+    train_tiny(unbroken, loss=mse)
+    interrupted(tmp_path, at_call=9)  # saved after steps 2, 4 and 6, and after the first epoch: 4, too, and 8
+    path, previous = tmp_path / "state.safetensors", tmp_path / "state.previous.safetensors"
+    whole = path.read_bytes()
+    flipped = whole[:-1] + bytes([whole[-1] ^ 1])
+    path.write_bytes({"cut": whole[:-1], "flipped": flipped, "empty": b""}[damage])
+    good = previous.read_bytes()
+    with pytest.warns(UserWarning, match=r"state\.safetensors is .*continuing with the state before it, .*previous"):
+        interrupted(tmp_path, at_call=1)
+    assert previous.read_bytes() == good  # the damaged one did not take its place
+    with pytest.warns(UserWarning, match="continuing with the state before it"):
+        train_tiny(model, loss=mse, state=tmp_path)
+    assert same(weights(model), weights(unbroken))
+    assert train_tiny(loss=mse, state=tmp_path).steps == 12
+
+
+def test_where_both_states_are_damaged_the_newest_is_refused_by_name(tmp_path: Path) -> None:
+    interrupted(tmp_path, at_call=9)
+    for path in tmp_path.glob("*.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"/state\.safetensors is not a whole safetensors file"):
+        train_tiny(loss=mse, state=tmp_path)
+
+
+def test_a_run_whose_state_was_deleted_begins_anew(tmp_path: Path) -> None:
+    interrupted(tmp_path, at_call=9)
+    (tmp_path / "state.safetensors").unlink()
+    assert train_tiny(loss=mse, lr=0.02, state=tmp_path).epochs[0].lr == 0.02
+
+
+def test_the_state_before_is_kept_also_where_files_have_one_name_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    interrupted(tmp_path, at_call=9)
+    (tmp_path / "state.safetensors").write_bytes(b"")
+    with pytest.warns(UserWarning, match="continuing with the state before it"):
+        assert train_tiny(loss=mse, state=tmp_path).steps == 12
 
 
 if __name__ == "__main__":

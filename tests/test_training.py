@@ -31,7 +31,7 @@ from primecast.training.loop import (
 )
 from primecast.training.optimizer import SCHEDULES
 
-LOOKBACK, HORIZON, CHANNELS, MARKS = 7, 3, 5, 2
+LOOKBACK, HORIZON, CHANNELS, TIME_FEATURES = 7, 3, 5, 2
 TRAIN, VAL = 23, 19
 
 
@@ -43,7 +43,7 @@ class Source:
         wave = torch.sin(torch.arange(rows)[:, None] * torch.linspace(0.3, 1.1, CHANNELS))
         noise = torch.randn(rows, CHANNELS, generator=torch.Generator().manual_seed(seed))
         self.series = wave + 0.3 * noise
-        self.time_features = self.series[:, :MARKS].cos() if time_features else None
+        self.time_features = self.series[:, :TIME_FEATURES].cos() if time_features else None
         self.asked: list[list[int]] = []
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Source:
 
 
 class Tiny(nn.Module):
-    """A network of each channel alone, with dropout and a word from the calendar."""
+    """A network of each channel alone, with dropout and a term from the calendar."""
 
     def __init__(self, *, width: int = 11, dropout: float = 0.2) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Tiny(nn.Module):
         self.body = nn.Linear(LOOKBACK, width)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, HORIZON)
-        self.header = nn.Linear(MARKS, 1)
+        self.header = nn.Linear(TIME_FEATURES, 1)
 
     def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
         forecast = self.head(self.dropout(torch.tanh(self.body(x.mT)))).mT
@@ -150,7 +150,7 @@ def test_fit_is_the_loop_one_would_write_by_hand() -> None:
         ("constant", [1] * 10),
     ],
 )
-def test_schedules_give_the_rates_of_the_published_code(name: str, factors: list[float]) -> None:
+def test_schedules_give_the_learning_rates_of_the_published_code(name: str, factors: list[float]) -> None:
     assert [SCHEDULES[name](epoch, 10) for epoch in range(1, 11)] == pytest.approx(factors)
 
 
@@ -215,7 +215,7 @@ def test_a_model_may_make_its_own_training_loss() -> None:
         def training_loss(self, x: Tensor, y: Tensor, time_features: Tensor | None, loss: Loss) -> Tensor:
             assert time_features is not None
             assert x.shape == (5, LOOKBACK, CHANNELS)
-            assert time_features.shape == (5, LOOKBACK + HORIZON, MARKS)
+            assert time_features.shape == (5, LOOKBACK + HORIZON, TIME_FEATURES)
             return 1000 + 0 * loss(self(x, time_features), y)
 
     model = Own()
@@ -225,7 +225,7 @@ def test_a_model_may_make_its_own_training_loss() -> None:
     assert same(weights(model), before)
 
 
-def test_windows_without_marks_are_windows_too() -> None:
+def test_windows_without_time_features_are_windows_too() -> None:
     history = train_tiny(train=Source(TRAIN, seed=0, time_features=False), val=Source(VAL, seed=1, time_features=False))
     assert history.best.val_mse < history.epochs[0].train_loss
 
@@ -299,10 +299,10 @@ def test_nothing_to_train_is_refused() -> None:
         train_tiny(parameters=lambda name: False)
 
 
-# ---------------------------------------------------------------- lr_factors of parts
+# ---------------------------------------------------------------- learning rates of parts
 
 
-def test_rates_are_parameter_groups_of_torchs_adam() -> None:
+def test_lr_factors_are_parameter_groups_of_torchs_adam() -> None:
     model, train = Tiny(dropout=0.0), Source(TRAIN, seed=0)
     train_tiny(model, train, epochs=1, lr_factors={"head": 3.0, "body": 0.5, "body.bias": 7})
 
@@ -322,7 +322,7 @@ def test_rates_are_parameter_groups_of_torchs_adam() -> None:
     torch.testing.assert_close(weights(model), weights(twin), rtol=1e-6, atol=1e-8)
 
 
-def test_a_rate_of_one_changes_no_bit() -> None:
+def test_an_lr_factor_of_one_changes_no_bit() -> None:
     plain, rated = Tiny(), Tiny()
     assert train_tiny(plain).best.val_mse == train_tiny(rated, lr_factors={"head": 1.0}).best.val_mse
     assert same(weights(plain), weights(rated))
@@ -337,7 +337,7 @@ def test_a_rate_of_one_changes_no_bit() -> None:
         ({"lr_factors": {"head": math.inf}}, r"the lr_factor of 'head' is inf; it must be"),
     ],
 )
-def test_rates_that_cannot_be_used_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_lr_factors_that_cannot_be_used_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train_tiny(**changes)
 
@@ -364,7 +364,7 @@ def test_a_bf16_run_ends_near_the_float32_one_with_float32_weights() -> None:
 def test_attention_trains_in_bf16_with_every_loss(primer: str | None, name: str) -> None:
     def train(precision: str) -> tuple[float, float]:
         model = create_model(
-            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, n_time_features=MARKS,
+            "itransformer", lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, n_time_features=TIME_FEATURES,
             d_model=22, n_heads=2, dropout=0.0, primer=primer, seed=0,
         )  # fmt: skip
         history = train_tiny(model, loss=create_loss(name), precision=precision)
@@ -389,7 +389,7 @@ def test_scores_and_forecasts_in_bf16_are_near_and_float32() -> None:
 # ---------------------------------------------------------------- what goes wrong
 
 
-def test_a_rate_that_is_too_high_is_named_with_epoch_and_step() -> None:
+def test_a_learning_rate_that_is_too_high_is_named_with_epoch_and_step() -> None:
     train = Source(TRAIN, seed=0)
     with pytest.raises(TrainingError, match=r"loss is (nan|inf) at epoch \d+, step \d+: the learning rate 1e\+30 is"):
         train_tiny(train=train, lr=1e30)
@@ -403,7 +403,7 @@ def test_values_that_are_not_finite_are_named_with_epoch_and_step(part: str, row
         train_tiny(train=train, drop_last=False)
 
 
-def test_a_model_that_overflows_at_once_is_not_blamed_on_the_rate() -> None:
+def test_a_model_that_overflows_at_once_is_not_attributed_to_the_learning_rate() -> None:
     model = Tiny()
     nn.init.constant_(model.head.bias, math.inf)
     with pytest.raises(TrainingError, match=r"inf at epoch 1, step 1, before the first update, though its batch is"):

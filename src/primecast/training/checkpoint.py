@@ -2,16 +2,19 @@
 
 Everything that changes during training is in `TrainingRun`: weights, the best weights so far, Adam's moments, the
 random generators, and a `TrainingProgress` of plain numbers. It is saved as one safetensors file with the numbers in
-its header: a kill between two writes cannot mix two moments in time, because there is only one write.
+its header: a kill between two writes cannot mix two moments in time, because there is only one write. The state before
+it is kept beside it, and is used when the newest is damaged.
 
 Letters: w windows.
 """
 
 import json
 import math
+import shutil
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -25,11 +28,15 @@ from primecast.training.distributed import ProcessGroup
 from primecast.training.optimizer import Adam
 from primecast.training.settings import TrainingSettings
 
-STATE_FILE = "state.safetensors"
+STATE_FILE, PREVIOUS_FILE = "state.safetensors", "state.previous.safetensors"
 STATE_FORMAT = "3"
 """Of what is written; states of other formats are refused."""
 
 WAY_OUT = "give another folder, or delete that file to begin anew"
+
+
+class DamagedStateError(InputError):
+    """A state that is not whole; the one before it may be."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,7 @@ class TrainingRun:
         self.epoch_shuffle = self.shuffle.get_state()  # the state that gives the order of the current epoch
         self.progress = TrainingProgress()
         self.best_weights = _copy_weights(model)
+        self.keeps_newest = False  # as the previous one when a state is saved: only one that is known to be whole
 
     def draw_order(self, windows: int) -> Int64[Tensor, "w"]:
         """Return the order of windows of the epoch that begins, or that is resumed."""
@@ -165,18 +173,19 @@ class TrainingRun:
         texts = {"settings": json.dumps(self.description), "progress": json.dumps(asdict(self.progress))}
         metadata = {"format": STATE_FORMAT, **texts}
         metadata["sha256"] = checksum(tensors, metadata)
+        if self.keeps_newest:
+            _keep(self.settings.state / STATE_FILE, self.settings.state / PREVIOUS_FILE)
         save_tensors(self.settings.state / STATE_FILE, tensors, metadata)
+        self.keeps_newest = True
 
     def resume(self) -> bool:
         """Continue the state in the folder; False if there is none, an error if it is damaged or another run's."""
         if self.settings.state is None:
             return False
-        path = self.settings.state / STATE_FILE
-        found = path.exists()
-        self.group.check_equal({f"view of the folder {self.settings.state}": found})
-        if not found:
+        found = self._read_newest(self.settings.state)
+        if found is None:
             return False
-        tensors, self.progress = self._read(path)
+        path, tensors, self.progress = found
         try:
             for name, state in _under("generators/dropout/", tensors).items():
                 kind, _, rank = name.rpartition("/")
@@ -193,16 +202,40 @@ class TrainingRun:
             self.optimizer.moments.setdefault(parameter, {})[kind] = tensor.to(self.device)
         return True
 
+    def _read_newest(self, folder: Path) -> tuple[Path, dict[str, Tensor], TrainingProgress] | None:
+        """Return path, tensors and progress of the state; of the one before it where the newest is damaged."""
+        path = folder / STATE_FILE
+        found, damage = None, None
+        if path.exists():
+            try:
+                found = self._read(path)
+            except DamagedStateError as error:
+                path, damage = folder / PREVIOUS_FILE, error
+                with suppress(InputError):  # what counts is what is wrong with the newest
+                    found = self._read(path)
+        self.group.check_equal({f"view of the folder {folder}": [path.name, found is None]})
+        if found is None:
+            if damage is not None:
+                raise InputError(f"{damage}; {WAY_OUT}") from damage
+            return None
+        if damage is not None and self.group.is_main:
+            warnings.warn(f"{damage}; continuing with the state before it, {path}", stacklevel=4)
+        self.keeps_newest = damage is None
+        return path, *found
+
     def _read(self, path: Path) -> tuple[dict[str, Tensor], TrainingProgress]:
         """Return the tensors and the progress in a file, once it is certain that they are whole and this run's."""
-        tensors, metadata = load_tensors(path)
+        try:
+            tensors, metadata = load_tensors(path)
+        except InputError as error:
+            raise DamagedStateError(str(error)) from error
         digest = metadata.pop("sha256", None)
         if "settings" not in metadata:
-            raise InputError(f"{path} is not the state of a training run; {WAY_OUT}")
+            raise DamagedStateError(f"{path} is not the state of a training run")
         if digest is None:
             raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
         if digest != checksum(tensors, metadata):
-            raise InputError(f"{path} is damaged: its checksum does not match its content; {WAY_OUT}")
+            raise DamagedStateError(f"{path} is damaged: its checksum does not match its content")
         if metadata.get("format") != STATE_FORMAT:
             raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
         try:
@@ -210,7 +243,7 @@ class TrainingRun:
             progress = TrainingProgress.from_json(metadata["progress"])
             consistent = progress.is_consistent(self.settings, steps=self.steps)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise InputError(f"{path} is damaged: its settings or its progress cannot be read; {WAY_OUT}") from error
+            raise DamagedStateError(f"{path} is damaged: its settings or its progress cannot be read") from error
         for name in [*self.description, *saved]:
             theirs, ours = saved.get(name, "missing"), self.description.get(name, "missing")
             if theirs != ours:
@@ -218,7 +251,7 @@ class TrainingRun:
                     f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {WAY_OUT}"
                 )
         if not consistent:
-            raise InputError(f"{path} is damaged: its progress contradicts itself; {WAY_OUT}")
+            raise DamagedStateError(f"{path} is damaged: its progress contradicts itself")
         self._check_tensors(path, tensors)
         return tensors, progress
 
@@ -229,9 +262,8 @@ class TrainingRun:
             expected |= {f"weights/{name}": tensor, f"best/{name}": tensor}
         for rank in range(self.group.size):
             expected[f"generators/dropout/cpu/{rank}"] = torch.get_rng_state()
-        for name in {
-            name.rpartition("/")[0] for name in _under("moments/", tensors)
-        } & self.optimizer.parameters.keys():
+        with_moments = {name.rpartition("/")[0] for name in _under("moments/", tensors)}
+        for name in with_moments & self.optimizer.parameters.keys():
             moments = self.optimizer.initial_moments(name)
             expected |= {f"moments/{name}/{kind}": moment for kind, moment in moments.items()}
         # Generators of other devices are not needed: a run may be resumed on another kind of device.
@@ -241,7 +273,7 @@ class TrainingRun:
             wanted = describe_tensor(expected[name]) if name in expected else "nothing"
             given = found.get(name, "missing")
             if given != wanted:
-                raise InputError(f"{path} is damaged: {name} is {given}, where the run has {wanted}; {WAY_OUT}")
+                raise DamagedStateError(f"{path} is damaged: {name} is {given}, where the run has {wanted}")
 
 
 @contextmanager
@@ -297,6 +329,18 @@ def _set_dropout_generator(kind: str, state: Tensor, device: torch.device) -> No
         torch.cuda.set_rng_state(state, device)
     elif kind == device.type == "mps":
         torch.mps.set_rng_state(state)
+
+
+def _keep(newest: Path, previous: Path) -> None:
+    """Give the newest state a second name, under which it stays when the next one takes the first; it is not copied."""
+    try:
+        previous.unlink(missing_ok=True)
+        try:
+            previous.hardlink_to(newest)
+        except OSError:  # not every file system has hard links
+            shutil.copyfile(newest, previous)
+    except OSError as error:
+        raise InputError(f"cannot write {previous}: {error.strerror or error}") from error
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
