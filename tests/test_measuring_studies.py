@@ -29,7 +29,7 @@ from primecast.experiments.studies import (
     sensor_ablation,
     synthetic_recovery,
 )
-from primecast.experiments.studies.probed import ATTENTIONS, answers, most_common, over_seeds, table
+from primecast.experiments.studies.probed import ATTENTIONS, measurements, most_common, over_seeds, table
 from primecast.experiments.studies.results import read_results, write_results
 from primecast.models import create_model
 
@@ -169,7 +169,7 @@ def test_table_and_figure_are_made_from_the_committed_files(
 def test_concentration_stands_beside_an_even_share(quick_rows: Mapping[str, pd.DataFrame]) -> None:
     frame = quick_rows["attention_maps"]
     text = attention_maps.render(frame, blocks_of(frame))
-    told = answers(frame, "maps")
+    told = measurements(frame, "maps")
     assert "| nyc-weather | standard | 2 |" in text and "| 4.2 % |" in text  # 24 channels
     standard = told[told["attention"] == "standard"]["top_share"]
     assert f"{100 * standard.mean():.1f} ± {100 * standard.std():.1f} %" in text
@@ -276,4 +276,4 @@ def test_answers_are_those_of_the_runs_that_were_asked() -> None:
     frame = pd.DataFrame(
         [{**base, "settings": {}, "probes": {"cost": {"step_ms": 3.0}}}, {**base, "settings": {}, "probes": {}}]
     )
-    assert answers(frame, "cost")["step_ms"].tolist() == [3.0]
+    assert measurements(frame, "cost")["step_ms"].tolist() == [3.0]

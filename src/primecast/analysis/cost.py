@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float64
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from primecast.analysis.maps import BATCH
 from primecast.data.windows import Dataset, Splits, evenly_spaced
@@ -29,6 +30,7 @@ def cost(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[str, Any]:
                  between runs that were measured at different times.
     kept_mib:    storage that autograd keeps from forward to backward, each block counted once, without the weights,
                  by torch's saved-tensor hooks; without temporaries within an operation.
+    step_gflop:  floating-point operations of a step in units of 1e9, as torch counts them: products of matrices alone.
     weights_mib: of the parameters; gradients and Adam's moments take three times as much again.
     """
     batch = splits.train.batch(evenly_spaced(len(splits.train), BATCH))
@@ -49,12 +51,15 @@ def cost(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[str, Any]:
         [forward_seconds] = time_interleaved(forward)
         twin.train()
         steps, reference = time_interleaved(step, ReferenceWorkload())
+        with FlopCounterMode(display=False) as operations:
+            step()
         kept = kept_bytes(twin, lambda: F.mse_loss(twin(batch.x, batch.time_features), batch.y))
     return {
         "step_ms": 1e3 * steps.min(),
         "step_ratio": float(np.median(steps / reference)),
         "forward_ms": 1e3 * forward_seconds.min(),
         "kept_mib": kept / 2**20,
+        "step_gflop": operations.get_total_flops() / 1e9,
         "weights_mib": sum(p.numel() * p.element_size() for p in twin.parameters()) / 2**20,
         "cost_batch": len(batch.x),
         "threads": torch.get_num_threads(),

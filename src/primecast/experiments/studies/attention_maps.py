@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 from primecast.experiments.spec import Spec
 from primecast.experiments.studies.probed import (
     ATTENTIONS,
-    answers,
     mean_map,
+    measurements,
     most_common,
     need_two,
     over_seeds,
@@ -17,6 +17,7 @@ from primecast.experiments.studies.probed import (
 from primecast.plotting.figures import MapRow, map_figure
 
 TITLE = "Attention maps of standard and prime attention, and how concentrated they are"
+READS = ("maps",)
 
 LEGEND = """\
 Attention among channels, mean over layers, heads and test windows; mean ± standard deviation over seeds. *Most
@@ -32,7 +33,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     lines = []
-    for (dataset, attention), runs in answers(frame, "maps").groupby(["dataset", "attention"], sort=False):
+    for (dataset, attention), runs in measurements(frame, "maps").groupby(["dataset", "attention"], sort=False):
         lines.append(
             {
                 "data set": dataset,
@@ -56,7 +57,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 def figure(frame: pd.DataFrame) -> Figure:
     """Per data set the maps of all, on one colour scale, and how they differ from standard's; means over seeds."""
     rows = []
-    told = answers(frame, "maps")
+    told = measurements(frame, "maps")
     need_two(told)
     for dataset, runs in told.groupby("dataset", sort=False):
         by = {str(attention): part for attention, part in runs.groupby("attention")}

@@ -7,10 +7,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.experiments.spec import Spec
-from primecast.experiments.studies.probed import ATTENTIONS, answers, over_seeds, probed_specs, table
+from primecast.experiments.studies.probed import ATTENTIONS, measurements, over_seeds, probed_specs, table
 from primecast.plotting.figures import Example, example_figure
 
 TITLE = "Forecasts of random test windows beside the truth"
+READS = ("example_forecasts",)
 
 LEGEND = """\
 Windows are drawn with a fixed seed, the same for all runs; channels are the first of the data set and those that
@@ -24,7 +25,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     lines = []
-    for dataset, runs in answers(frame, "example_forecasts").groupby("dataset", sort=False):
+    for dataset, runs in measurements(frame, "example_forecasts").groupby("dataset", sort=False):
         by = {str(attention): part for attention, part in runs.groupby("attention", sort=False)}
         first = runs.iloc[0]
         for window, row in enumerate(first["example_rows"]):
@@ -43,7 +44,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 def figure(frame: pd.DataFrame) -> Figure:
     """A row of windows per data set and channel, each model's forecast of the first seed."""
     grid = []
-    for dataset, runs in answers(frame, "example_forecasts").groupby("dataset", sort=False):
+    for dataset, runs in measurements(frame, "example_forecasts").groupby("dataset", sort=False):
         by = {str(part["attention"]): part for _, part in runs[runs["seed"] == runs["seed"].min()].iterrows()}
         first = next(iter(by.values()))
         past, truth = np.array(first["past"]), np.array(first["truth"])

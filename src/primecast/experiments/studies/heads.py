@@ -1,4 +1,4 @@
-"""Is it the parameters? A ninth standard head costs more than a primer."""
+"""A ninth standard head, which has more parameters than a primer, against eight primed heads."""
 
 import pandas as pd
 
@@ -9,7 +9,7 @@ from primecast.experiments.studies.tables import READING, comparison_table, orde
 
 TITLE = "A ninth head, or a primer"
 
-WIDTHS = {"ETTh1": 256, "Weather": 128, "nyc-weather": 64}
+WIDTHS = {"ETTh1": 256, "Weather": 128, "rts-gmlc-pv": 128, "nyc-weather": 64}
 """Of the model with eight heads; the ninth is as wide as the others, and the feed-forward layer follows."""
 PRINTED = {"standard-8": "8 standard heads", "standard-9": "9 standard heads", "prime-8": "8 prime heads"}
 
@@ -27,10 +27,14 @@ def _variants(width: int) -> Variants:
 
 
 def specs(quick: bool = False) -> list[Spec]:
-    """ETTh1, then Weather; three seeds."""
+    """ETTh1, Weather, then the stand-in for Solar-Energy; three seeds."""
     if quick:
         return quick_grid(_variants(WIDTHS["nyc-weather"]))
-    return [spec for name in ("ETTh1", "Weather") for spec in grid(_variants(WIDTHS[name]), [name], seeds=range(3))]
+    return [
+        spec
+        for name in ("ETTh1", "Weather", "rts-gmlc-pv")
+        for spec in grid(_variants(WIDTHS[name]), [name], seeds=range(3))
+    ]
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid, quick_grid
-from primecast.experiments.studies.probed import answers
+from primecast.experiments.studies.probed import measurements
 from primecast.experiments.studies.tables import (
     READING,
     changes,
@@ -153,7 +153,7 @@ def _agreement(named: pd.DataFrame) -> str:
 
 def _cost(named: pd.DataFrame) -> "pd.Series[float]":
     """Processor time of a training step of each design, as a multiple of standard attention's."""
-    told = answers(named, "cost")
+    told = measurements(named, "cost")
     if told.empty:
         return pd.Series(dtype=float)
     steps = told.groupby("variant")["step_ratio"].mean()

@@ -1,12 +1,23 @@
-"""What a primer should know of a pair: nothing, leads and lags, the moment, or all of it."""
+"""Which features a primer needs: none, lead-lag, instantaneous, or all of them."""
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from primecast.experiments.spec import Spec
+from primecast.experiments.studies.curves import error_curves
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.tables import READING, comparison_table, ordered, summary_table
 
-TITLE = "What a primer knows of a pair"
+TITLE = "Features of the primer"
+
+COLORS = {
+    "standard": "#4a4a4a",
+    "random": "#2f6690",
+    "lead-lag": "#e09f3e",
+    "instantaneous": "#55a630",
+    "full": "#d1495b",
+}
+"""As in the paper's figure; standard attention, which it does not show, in gray."""
 
 VARIANTS: Variants = {
     "standard": {"attention": "standard"},
@@ -43,3 +54,8 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             summary_table(named, blocks, baseline=against_full),
         ]
     )
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """Draw MSE against the horizon, a line per kind of features."""
+    return error_curves(frame, x="horizon", label="horizon", hue="variant", colors=COLORS)

@@ -1,7 +1,7 @@
-"""Runs whose trained models are probed, and how the answers are read from a frame of rows.
+"""Runs whose trained models are probed, and how the measurements are read from a frame of rows.
 
-One training answers several studies: attention_maps, forecasts and sensor_ablation have the same specs, hence
-the same keys, and are run once.
+One training serves several studies: attention_maps, forecasts and sensor_ablation have the same specs, hence the same
+keys, and are run once.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,22 @@ from primecast.plotting.figures import readable
 ATTENTIONS: Variants = {name: {"attention": name} for name in ("standard", "prime", "prime-table")}
 """Standard attention, prime attention with the paper's features, and the default."""
 OWN = ("dataset", "model", "attention", "horizon", "seed", "mse", "mae", "parameters", "settings")
-ASKED = ("maps", "sensor_ablation", "example_forecasts")
+MEASURED = ("maps", "sensor_ablation", "example_forecasts")
 
 
 def probed_specs(quick: bool = False) -> list[Spec]:
-    """The attentions on ETTh1, ETTh2 (three seeds) and Weather (two), horizon 96."""
+    """ETTh1 and ETTh2 (three seeds), Weather (two), then Exchange and the stand-in for Solar-Energy; horizon 96."""
     if quick:
-        return grid(ATTENTIONS, ["nyc-weather"], seeds=range(2), horizons=[24], probes=ASKED)
+        return grid(ATTENTIONS, ["nyc-weather"], seeds=range(2), horizons=[24], probes=MEASURED)
     return [
-        *grid(ATTENTIONS, ["ETTh1", "ETTh2"], seeds=range(3), probes=ASKED),
-        *grid(ATTENTIONS, ["Weather"], seeds=range(2), probes=ASKED),
+        *grid(ATTENTIONS, ["ETTh1", "ETTh2"], seeds=range(3), probes=MEASURED),
+        *grid(ATTENTIONS, ["Weather"], seeds=range(2), probes=MEASURED),
+        *grid(ATTENTIONS, ["Exchange"], seeds=range(3), probes=MEASURED),
+        *grid(ATTENTIONS, ["rts-gmlc-pv"], seeds=range(2), probes=MEASURED),
     ]
 
 
-def answers(frame: pd.DataFrame, probe: str) -> pd.DataFrame:
+def measurements(frame: pd.DataFrame, probe: str) -> pd.DataFrame:
     """One line per run that was asked this: the fields of OWN, its variant where it has one, and each answer."""
     own = [*OWN, *(["variant"] if "variant" in frame else [])]
     lines = []
@@ -64,6 +66,18 @@ def over_seeds(values: "pd.Series[Any]", digits: int = 3, *, percent: bool = Fal
     scale, unit = (100, " %") if percent else (1, "")
     mean = f"{scale * numbers.mean():.{digits}f}"
     return f"{mean} ± {scale * numbers.std(ddof=1):.{digits}f}{unit}" if len(numbers) > 1 else mean + unit
+
+
+def cost_columns(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the measured cost of some runs; `times`: their training step as a multiple of standard attention's."""
+    counted = {"training step (GFLOP)": over_seeds(runs["step_gflop"], 1)} if "step_gflop" in runs else {}
+    return {
+        "training step": over_seeds(runs["times"], 2),
+        "training step (ms)": over_seeds(runs["step_ms"], 0),
+        "forecast (ms)": over_seeds(runs["forward_ms"], 0),
+        "kept (MiB)": over_seeds(runs["kept_mib"], 0),
+        **counted,
+    }
 
 
 def most_common(values: "pd.Series[Any]") -> str:

@@ -4,6 +4,7 @@
     <study>_blocks.csv   one line per run: sums of its errors over cells of test windows, see analysis.statistics
     <study>.md           the table that these two give
 
+What a probe measured is in the files of the studies that read it: `READS` of a study names them, if not all.
 In the CSV, errors along the steps of the horizon are means over at most 12 stretches of it, and lists have five digits:
 a horizon of 720 would be most of the file. The store keeps them all.
 """
@@ -35,7 +36,7 @@ PARSED = ("settings", "versions", "probes", "channel_mse", "channel_mae", "step_
 class Committed:
     """All runs of a folder of results by their keys: rows, block sums, and the file of each; fingerprints by data."""
 
-    rows: dict[str, Fields]
+    rows: dict[str, dict[str, Any]]
     blocks: dict[str, Fields]
     files: dict[str, Path]
     fingerprints: dict[str, str]
@@ -58,7 +59,8 @@ def read_committed(out: Path) -> Committed:
         for fields, sums in zip(_records(frame), _records(blocks), strict=True):
             for row in (fields, {**fields, "probes": {}}):
                 own = key_of(row)
-                found.rows.setdefault(own, {**row, "key": own})
+                there = found.rows.setdefault(own, {**row, "key": own})
+                there["probes"] |= {name: value for name, value in row["probes"].items() if value}
                 found.blocks.setdefault(own, {**sums, "key": own})
                 found.files.setdefault(own, out / f"{name}.csv")
             found.fingerprints.setdefault(fields["dataset"], fields["fingerprint"])
@@ -123,9 +125,15 @@ def _stretches(steps: Sequence[float]) -> list[float]:
 
 
 def write_results(name: str, out: Path, frame: pd.DataFrame, blocks: pd.DataFrame) -> None:
-    """Write the two CSV files of a study and its table."""
+    """Write the two CSV files of a study and its table; of several probes the file holds those that the study reads."""
     out.mkdir(parents=True, exist_ok=True)
-    texts = frame.copy()
+    reads = getattr(load_study(name), "READS", None)
+    probes = [
+        {probe: values if reads is None or probe in reads else {} for probe, values in row.items()}
+        for row in frame["probes"]
+    ]
+    texts = frame.assign(probes=pd.Series(probes, index=frame.index, dtype=object))
+    frame = texts.copy()
     for column in PARSED:
         texts[column] = [json.dumps(value, separators=(",", ":"), sort_keys=True) for value in frame[column]]
     write_bytes_atomically(out / f"{name}.csv", texts.to_csv(index=False, lineterminator="\n").encode())

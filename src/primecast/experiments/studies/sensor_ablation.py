@@ -4,10 +4,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.experiments.spec import Spec
-from primecast.experiments.studies.probed import answers, mean_map, most_common, over_seeds, probed_specs, table
+from primecast.experiments.studies.probed import mean_map, measurements, most_common, over_seeds, probed_specs, table
 from primecast.plotting.figures import bar_figure
 
 TITLE = "Loss of a channel: how much the error of the others grows"
+READS = ("sensor_ablation",)
 
 LEGEND = """\
 Each channel in turn is held at its training mean in the look-back of test windows; the growth is that of the mean
@@ -34,7 +35,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "worst pair": over_seeds(runs["pair_growth_max"], 1, percent=True),
             "lost -> hurt": most_common(runs["pair_growth_of"].map(" -> ".join)),
         }
-        for (dataset, attention), runs in answers(frame, "sensor_ablation").groupby(
+        for (dataset, attention), runs in measurements(frame, "sensor_ablation").groupby(
             ["dataset", "attention"], sort=False
         )
     ]
@@ -44,7 +45,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 def figure(frame: pd.DataFrame) -> Figure:
     """Per data set and lost channel the growth of the others' error; means over seeds."""
     panels = {}
-    for dataset, runs in answers(frame, "sensor_ablation").groupby("dataset", sort=False):
+    for dataset, runs in measurements(frame, "sensor_ablation").groupby("dataset", sort=False):
         columns = {
             str(attention): 100 * mean_map(part, "harm") for attention, part in runs.groupby("attention", sort=False)
         }

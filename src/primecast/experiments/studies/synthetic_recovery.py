@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from primecast.data.synthetic import SYSTEMS
 from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import grid
-from primecast.experiments.studies.probed import ATTENTIONS, answers, mean_map, over_seeds, table
+from primecast.experiments.studies.probed import ATTENTIONS, mean_map, measurements, over_seeds, table
 from primecast.experiments.studies.tables import READING, comparison_table, ordered
 from primecast.plotting.figures import relation_figure
 
@@ -41,7 +41,7 @@ def specs(quick: bool = False) -> list[Spec]:
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     lines = []
-    for dataset, runs in answers(frame, "relations").groupby("dataset", sort=False):
+    for dataset, runs in measurements(frame, "relations").groupby("dataset", sort=False):
         by = {str(attention): part for attention, part in runs.groupby("attention", sort=False)}
         for name, attention, source in SOURCES:
             if attention not in by or f"{source}_average_precision" not in by[attention]:
@@ -65,7 +65,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 def figure(frame: pd.DataFrame) -> Figure:
     """The first system: what each source says of every pair, the related ones framed; means over seeds."""
-    runs = answers(frame, "relations")
+    runs = measurements(frame, "relations")
     runs = runs[runs["dataset"] == runs["dataset"].iloc[0]]
     panels = {}
     for name, attention, source in SOURCES:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from primecast.analysis.statistics import Comparison, Summary, cell_counts, cells, compare, summarize
+from primecast.data.catalog import CATALOG
 from primecast.experiments.studies.grid import Variants
 
 Place = tuple[str, int]
@@ -149,6 +150,40 @@ def summary_table(
     for metric in metrics:
         head += [f"{metric.upper()}: better / no significant difference / worse", f"mean change of {metric.upper()}"]
     return markdown_table(head, lines)
+
+
+def average_table(
+    frame: pd.DataFrame,
+    blocks: pd.DataFrame,
+    *,
+    baseline: str | Mapping[str, str],
+    published: Mapping[tuple[str, int, str], str],
+) -> str:
+    """Return one line per data set and variant that has all horizons of the data set; "" if none has.
+
+    published: (data set, horizon, variant) -> "MSE/MAE", averaged for the column `paper` where all horizons have one.
+    """
+    lines = []
+    for (dataset, variant), runs in frame.groupby(["dataset", "variant"], sort=False):
+        horizons = CATALOG[str(dataset)].horizons
+        seeds = set.intersection(*(set(runs[runs["horizon"] == horizon]["seed"]) for horizon in horizons))
+        if not seeds:
+            continue
+        complete = runs[runs["horizon"].isin(horizons) & runs["seed"].isin(seeds)]
+        means = complete.groupby("seed")[["mse", "mae"]].mean()
+        against = _against(baseline, str(variant))
+        found = [
+            paired(frame, blocks, str(variant), against, (str(dataset), horizon)) for horizon in horizons if against
+        ]
+        known = [one for one in found if one is not None]
+        change = summary_cells(summarize(known))[1] if known and len(known) == len(found) else ""
+        cells_of = [published.get((str(dataset), horizon, str(variant)), "") for horizon in horizons]
+        pairs = np.array([cell.split("/") for cell in cells_of], dtype=float) if all(cells_of) else None
+        paper = "" if pairs is None else "/".join(f"{value:.3f}".lstrip("0") for value in pairs.mean(axis=0))
+        spreads = [spread(float(means[name].mean()), float(means[name].std())) for name in ("mse", "mae")]
+        lines.append([str(dataset), str(variant), *spreads, str(len(seeds)), change, paper])
+    head = ["data set", "variant", "MSE", "MAE", "seeds", "mean change of MSE", "paper"]
+    return markdown_table(head, lines) if lines else ""
 
 
 def summary_cells(found: Summary) -> list[str]:
