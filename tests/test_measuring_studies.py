@@ -42,7 +42,7 @@ NAMES = [study.__name__.rpartition(".")[2] for study in STUDIES]
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
 @pytest.mark.parametrize("quick", [True, False])
-def test_specs_resolve_come_with_all_attentions_and_ask_what_the_study_reads(study: Any, quick: bool) -> None:
+def test_specs_resolve_come_with_all_attentions_and_measure_what_the_study_reads(study: Any, quick: bool) -> None:
     specs = study.specs(quick=quick)
     assert study.TITLE and specs
     assert len({spec.to_json() for spec in specs}) == len(specs)
@@ -65,8 +65,7 @@ def test_one_training_serves_three_studies() -> None:
 
 
 def test_complexity_starts_with_full_graphs_and_draws_a_graph_for_each_seed() -> None:
-    specs = complexity.specs()
-    graphs = [spec for spec in specs if spec.model == "gat"]
+    graphs = complexity.specs()
     assert [spec.settings["density"] for spec in graphs[: 5 * len(ATTENTIONS) : len(ATTENTIONS)]] == [
         1.0,
         0.8,
@@ -75,7 +74,6 @@ def test_complexity_starts_with_full_graphs_and_draws_a_graph_for_each_seed() ->
         0.2,
     ]
     assert all(spec.settings["graph_seed"] == spec.seed for spec in graphs)
-    assert specs[len(graphs) :] == many_channels.specs()
 
 
 # ---------------------------------------------------------------- what is made of it
@@ -104,7 +102,7 @@ def row(text: str) -> dict[str, Any]:
         seed=spec.seed,
         **options,
     ).eval()
-    told = {probe: probes.PROBES[probe](model, splits, dataset) for probe in spec.probes}
+    measured = {probe: probes.PROBES[probe](model, splits, dataset) for probe in spec.probes}
     return {
         "key": hashlib.sha256(text.encode()).hexdigest()[:16],
         "variant": spec.variant,
@@ -119,7 +117,7 @@ def row(text: str) -> dict[str, Any]:
         **{name: [0.3] for name in ("channel_mse", "channel_mae", "step_mse", "step_mae")},
         "probes": {
             probe: {name: value for name, value in answer.items() if not isinstance(value, np.ndarray)}
-            for probe, answer in told.items()
+            for probe, answer in measured.items()
         },
     }
 
@@ -169,13 +167,13 @@ def test_table_and_figure_are_made_from_the_committed_files(
 def test_concentration_stands_beside_an_even_share(quick_rows: Mapping[str, pd.DataFrame]) -> None:
     frame = quick_rows["attention_maps"]
     text = attention_maps.render(frame, blocks_of(frame))
-    told = measurements(frame, "maps")
+    measured = measurements(frame, "maps")
     assert "| nyc-weather | standard | 2 |" in text and "| 4.2 % |" in text  # 24 channels
-    standard = told[told["attention"] == "standard"]["top_share"]
+    standard = measured[measured["attention"] == "standard"]["top_share"]
     assert f"{100 * standard.mean():.1f} ± {100 * standard.std():.1f} %" in text
 
 
-def test_known_truth_scores_every_source_once(quick_rows: Mapping[str, pd.DataFrame]) -> None:
+def test_every_source_of_relations_is_scored_once(quick_rows: Mapping[str, pd.DataFrame]) -> None:
     frame = quick_rows["synthetic_recovery"]
     text = synthetic_recovery.render(frame, blocks_of(frame))
     for name, _, _ in synthetic_recovery.SOURCES:
@@ -247,9 +245,27 @@ def test_a_forecast_stands_in_the_column_of_its_attention(quick_rows: Mapping[st
     assert cells[" standard "].strip() == "" and cells[" prime "].strip() != ""
 
 
-def test_complexity_of_the_wide_set_alone_is_shown(quick_rows: Mapping[str, pd.DataFrame]) -> None:
-    frame = quick_rows["many_channels"]
-    assert complexity.render(frame, blocks_of(frame)).startswith("## The same attentions over all pairs")
+def test_equal_error_is_marked_with_stars_and_the_gap_in_cost_with_triangles(
+    quick_rows: Mapping[str, pd.DataFrame],
+) -> None:
+    def markers(prime: float) -> set[object]:
+        frame = quick_rows["complexity"].copy()
+        frame["mse"] = [prime if name == "prime" else 0.3 for name in frame["attention"]]
+        return {line.get_marker() for axis in complexity.figure(frame).axes for line in axis.lines}
+
+    assert "*" in markers(0.2) and markers(0.2) & {"v", "^"}
+    assert not markers(0.4) & {"*", "v", "^"}
+
+
+def test_a_file_holds_what_its_study_reads_and_the_others_have_the_rest(
+    quick_rows: Mapping[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    frame = quick_rows["forecasts"]
+    for name in ("forecasts", "attention_maps"):
+        write_results(name, tmp_path, frame, blocks_of(frame))
+    read = read_results("forecasts", tmp_path)[0]["probes"][0]
+    assert read["example_forecasts"] and read["maps"] == {} and read.keys() == frame["probes"][0].keys()
+    assert read_results("attention_maps", tmp_path)[0]["probes"][0]["maps"] == frame["probes"][0]["maps"]
 
 
 # ---------------------------------------------------------------- numbers as text
@@ -271,7 +287,7 @@ def test_a_table_has_the_columns_of_its_lines() -> None:
     assert table([{"a": 1, "b": "x"}, {"a": 2, "b": None}]) == "| a | b |\n| --- | --- |\n| 1 | x |\n| 2 | None |\n"
 
 
-def test_answers_are_those_of_the_runs_that_were_asked() -> None:
+def test_measurements_are_those_of_the_runs_that_were_probed() -> None:
     base = dict.fromkeys(("dataset", "model", "attention", "horizon", "seed", "mse", "mae", "parameters"), 0)
     frame = pd.DataFrame(
         [{**base, "settings": {}, "probes": {"cost": {"step_ms": 3.0}}}, {**base, "settings": {}, "probes": {}}]

@@ -370,6 +370,25 @@ def test_a_comparison_over_fewer_seeds_than_its_cell_says_so(tmp_path: Path) -> 
     assert "| 3, 1 compared |" in text
 
 
+@pytest.mark.usefixtures("known_data")
+def test_averages_are_of_the_seeds_that_all_horizons_have(tmp_path: Path) -> None:
+    study, store = load_study("main_table"), Store(tmp_path)
+    specs = [spec for spec in study.specs() if spec.dataset == "ETTh1" and spec.variant.startswith("iTransformer")]
+    specs = [spec for spec in specs if (spec.horizon, spec.seed) != (720, 2)]
+    for spec in specs:
+        store.add(pretended(spec))
+    frame, blocks = results.collect(specs, store, NOWHERE)
+    [line] = [line for line in study.render(frame, blocks).splitlines() if line.startswith("| ETTh1 | iTransformer |")]
+    mean = frame[(frame["variant"] == "iTransformer") & (frame["seed"] < 2)].groupby("seed")["mse"].mean()
+    assert f"| {mean.mean():.4f} ± {mean.std():.4f} |" in line and "| 2 |" in line and line.endswith("| .449/.443 |")
+
+
+def test_timer_xl_is_trained_once_per_seed() -> None:
+    specs = [spec for spec in load_study("main_table").specs() if spec.model == "timer_xl"]
+    assert {spec.horizon for spec in specs} == {96, 192, 336, 720}
+    assert {resolve(spec).train_horizon for spec in specs} == {96}
+
+
 def test_results_that_are_not_there_are_named_with_the_way_to_make_them(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no results of study 'kv' in .*: `primecast study kv --run --table`"):
         results.read_results("kv", tmp_path)
