@@ -26,7 +26,7 @@ import pytest
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.reporting import render
-from primecast.reporting.describe import duration, inspect, step_words
+from primecast.reporting.describe import duration, inspect
 from primecast.reporting.gather import gather, pair_maps
 from primecast.reporting.render import PairMap, ReportData, report_html, write_report
 
@@ -239,19 +239,7 @@ def test_gaps_outliers_and_constants_are_counted() -> None:
     assert found["max"].tolist() == [4, 7, 1000]
 
 
-@pytest.mark.parametrize(
-    ("freq", "words"),
-    [("h", "hourly"), ("15min", "every 15 minutes"), ("B", "business days"), ("MS", "monthly"), ("W-SUN", "weekly")],
-)
-def test_the_step_is_said_in_words(freq: str, words: str) -> None:
-    assert step_words(pd.date_range("2024-01-01", periods=5, freq=freq)) == words
-
-
-def test_what_has_no_step_is_said_too() -> None:
-    assert step_words(pd.RangeIndex(5)) == "numbered rows"
-    for offset, words in ((pd.DateOffset(hours=3), "every 3 hours"), (pd.DateOffset(days=1), "every day")):
-        assert step_words(pd.date_range("2024-01-01", periods=5, freq=offset)) == words
-    assert step_words(pd.DatetimeIndex(["2024-01-01", "2024-01-02", "2024-01-05"])) == "irregular"
+def test_a_lead_is_written_in_units_of_time_or_in_steps() -> None:
     assert duration(pd.Timedelta(days=1, hours=2), 26) == "1 d 2 h" and duration(None, 1) == "1 step"
 
 
@@ -330,7 +318,7 @@ def test_gather_holds_what_the_forecaster_says(fitted: tuple[Forecaster, pd.Data
     assert [one.title for one in data.maps] == ["Attention", "Primer"]
     assert all("Concentration index 0." in one.concentration for one in data.maps)
     assert data.sensor_ablation is not None and set(data.sensor_ablation.index) == set(frame.columns)
-    assert data.notes == {} and data.settings["arguments"]["lookback"] == 11
+    assert data.notes == {} and data.settings["arguments"]["lookback"] == 11 and data.frequency == "hourly"
 
 
 def test_gather_forecasts_as_it_is_told_to(fitted: tuple[Forecaster, pd.DataFrame]) -> None:

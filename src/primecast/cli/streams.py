@@ -65,8 +65,9 @@ def read(source: str | Path, *, time: str | None) -> DataFrame:
 
 def read_described(source: str, *, time: str | None, missing: str) -> tuple[DataFrame, dict[str, Any]]:
     """Read a table; print and return what was found in it."""
+    from primecast.frames.dates import frequency_in_words
     from primecast.frames.validate import ConstantChannelWarning, describe_gaps, validate
-    from primecast.reporting.describe import stamp, step_words
+    from primecast.reporting.describe import stamp
 
     frame = read(source, time=time)
     with warnings.catch_warnings():
@@ -78,7 +79,7 @@ def read_described(source: str, *, time: str | None, missing: str) -> tuple[Data
         "rows": len(checked),
         "first": str(index[0]),
         "last": str(index[-1]),
-        "step": step_words(index),
+        "step": frequency_in_words(index),
         "time_column": index.name,
         "channels": [str(name) for name in checked.columns],
         "missing": int(checked.isna().to_numpy().sum()),

@@ -8,18 +8,6 @@ from jaxtyping import Bool
 
 FENCE = 3
 """An outlier is more than so many interquartile ranges below the lower or above the upper quartile of its channel."""
-STEPS = {
-    "s": ("second", "every second"),
-    "min": ("minute", "every minute"),
-    "h": ("hour", "hourly"),
-    "D": ("day", "daily"),
-    "B": ("business day", "business days"),
-    "W": ("week", "weekly"),
-    **dict.fromkeys(("ME", "MS", "BME", "BMS"), ("month", "monthly")),
-    **dict.fromkeys(("QE", "QS", "BQE", "BQS"), ("quarter", "quarterly")),
-    **dict.fromkeys(("YE", "YS", "BYE", "BYS"), ("year", "yearly")),
-}
-"""Code of a pandas frequency -> its unit, and the word for a step of one unit."""
 
 
 def inspect(frame: pd.DataFrame) -> pd.DataFrame:
@@ -46,25 +34,6 @@ def inspect(frame: pd.DataFrame) -> pd.DataFrame:
 def _longest(gaps: Bool[np.ndarray, "t"]) -> int:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], gaps, [False]]).astype(np.int8)))
     return int((edges[1::2] - edges[::2]).max(initial=0))
-
-
-def step_words(index: pd.Index) -> str:
-    """Return the step of an index in words.
-
-    >>> step_words(pd.date_range("2024", periods=3, freq="15min")), step_words(pd.RangeIndex(3))
-    ('every 15 minutes', 'numbered rows')
-    """
-    freq = getattr(index, "freq", None)
-    if freq is None:
-        return "irregular" if isinstance(index, pd.DatetimeIndex) else "numbered rows"
-    if type(freq) is pd.DateOffset:  # made of parts, such as hours=3, it has no code
-        parts = (unit.removesuffix("s") if count == 1 else f"{count} {unit}" for unit, count in freq.kwds.items())
-        return f"every {', '.join(parts)}"
-    code = freq.rule_code.split("-")[0]
-    if code not in STEPS:
-        return str(freq.freqstr)
-    unit, word = STEPS[code]
-    return word if freq.n == 1 else f"every {freq.n} {unit}s"
 
 
 def number(value: float) -> str:

@@ -12,6 +12,7 @@ from primecast.analysis.relations import Relations
 from primecast.errors import InputError
 from primecast.forecasting.backtesting import Backtest
 from primecast.forecasting.forecaster import Forecaster
+from primecast.frames.dates import frequency_in_words
 from primecast.reporting.render import PairMap, ReportData
 
 Found = TypeVar("Found")
@@ -67,6 +68,7 @@ def gather(
             "versions": facts["versions"],
         },
         notes={section: why for section, why in notes.items() if why},
+        frequency=frequency_in_words(frame.index),
     )
 
 

@@ -28,7 +28,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from primecast.errors import InputError
-from primecast.reporting.describe import FENCE, duration, inspect, number, percent, stamp, step_words
+from primecast.reporting.describe import FENCE, duration, inspect, number, percent, stamp
 from primecast.storage.atomic import write_bytes_atomically
 
 CELLS = 1_000_000
@@ -62,7 +62,7 @@ class ReportData:
     pairs:    leader, follower, steps, time, strength, as `Relations.pairs`. maps: of attention and primer.
     sensor_ablation: per sensor mean, largest, channel, as `SensorAblation.summary`.
     held_out: windows, mse, mae, naive_mse, naive_mae of the test rows in scaled units, where known.
-    settings: section -> name -> value.
+    settings: section -> name -> value. frequency: of the rows, in words.
     """
 
     title: str
@@ -77,6 +77,7 @@ class ReportData:
     held_out: Mapping[str, float] | None = None
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    frequency: str = ""
 
 
 # ---------------------------------------------------------------- the page
@@ -123,7 +124,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "percent": percent, "stamp": stamp, "setting": _setting}
-    environment.globals |= {"duration": duration, "step_words": step_words, "FENCE": FENCE, "isnan": math.isnan}
+    environment.globals |= {"duration": duration, "FENCE": FENCE, "isnan": math.isnan}
     return environment
 
 
