@@ -119,6 +119,29 @@ def test_save_and_load_give_the_same_forecast(fitted: Forecaster, tmp_path: Path
     assert loaded.get_params() == fitted.get_params()
 
 
+@pytest.mark.parametrize(("freq", "features"), [("15min", 5), ("h", 4), ("D", 4)])
+def test_the_minute_of_the_hour_is_a_time_feature_of_steps_below_an_hour(
+    freq: str, features: int, tmp_path: Path
+) -> None:
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(waves(200, freq=freq))
+    assert forecaster.model_.n_time_features == features
+    forecaster.save(tmp_path)
+    assert f'"time_features": {features}' in (tmp_path / "config.json").read_text()
+    assert Forecaster.load(tmp_path).predict().equals(forecaster.predict())
+
+
+def test_a_folder_saved_with_four_time_features_of_steps_below_an_hour_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("primecast.forecasting.fitting.is_subhourly", lambda index: False)
+        forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(waves(200, freq="10min"))
+    forecaster.save(tmp_path)
+    loaded = Forecaster.load(tmp_path)
+    assert loaded.model_.n_time_features == 4
+    assert loaded.predict().equals(forecaster.predict())
+
+
 @pytest.mark.parametrize("tz", [None, "UTC", "Europe/Berlin"])
 def test_dates_and_zones_survive_save_and_load(tz: str | None, tmp_path: Path) -> None:
     forecaster = Forecaster(**{**SMALL, "epochs": 1}).fit(waves(200, freq="D", tz=tz))

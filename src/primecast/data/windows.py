@@ -258,9 +258,13 @@ def calendar_features(index: pd.DatetimeIndex, *, minute: bool = False) -> Float
     return torch.from_numpy((np.stack(phases, axis=1) - 0.5).astype(np.float32))
 
 
-def is_subhourly(index: pd.DatetimeIndex) -> bool:
-    """Return whether the usual step of these dates is below an hour, so that the minute of the hour matters."""
-    return len(index) > 1 and bool(np.median(np.diff(index.as_unit("ns").asi8)) < 3600e9)
+def is_subhourly(index: pd.Index) -> bool:
+    """Return whether the usual step of these dates is below an hour; False for numbered rows."""
+    return (
+        isinstance(index, pd.DatetimeIndex)
+        and len(index) > 1
+        and bool(np.median(np.diff(index.as_unit("ns").asi8)) < 3600e9)
+    )
 
 
 def row_ranges(borders: Borders, *, rows: int, lookback: int, horizon: int, source: str = "the frame") -> Ranges:

@@ -37,7 +37,7 @@ from primecast.frames.roles import shift_future_covariates
 from primecast.nn.primer_layers import Instantaneous, LeadLag
 from primecast.storage.atomic import write_bytes_atomically
 
-CALENDAR = "hour / 23, day of week (Monday 0) / 6, (day of month - 1) / 30, (day of year - 1) / 365; each minus 0.5"
+CALENDAR = "hour / 23, day of week (Monday 0) / 6, (day of month - 1) / 30, (day of year - 1) / 365{}; each minus 0.5"
 """What a row of calendar features is, for those who have the file alone; `primecast.data.windows.calendar_features`."""
 
 
@@ -85,7 +85,7 @@ def export_state(state: FittedState, path: Path | str) -> None:
     """Write a fitted state as ONNX that takes and returns original units, as float64.
 
     Inputs:  `window` (b, l, n): the last look-back rows of the channels named in the metadata.
-             `calendar` (b, l + h, 4), float32, if its rows are dated: see CALENDAR; past rows, then future ones.
+             `calendar` (b, l + h, 4 or 5), float32, if its rows are dated: see CALENDAR; past rows, then future ones.
              `future` (b, l + h, c), if it has future covariates: past rows, then future ones.
     Output:  `forecast` (b, h, k): the targets named in the metadata.
     Metadata: `inputs`, `channels`, `targets`, `future` and `calendar` in JSON, `lookback`, `horizon`, `frequency`,
@@ -96,7 +96,7 @@ def export_state(state: FittedState, path: Path | str) -> None:
     steps = state.lookback + state.horizon
     example = {
         "window": torch.zeros(1, state.lookback, len(roles.channels), dtype=torch.float64),
-        **({"calendar": torch.zeros(1, steps, 4)} if dated else {}),
+        **({"calendar": torch.zeros(1, steps, 4 + state.builder.minute)} if dated else {}),
         **({"future": torch.zeros(1, steps, len(roles.future), dtype=torch.float64)} if roles.future else {}),
     }
     module = InUnits(
@@ -112,7 +112,7 @@ def export_state(state: FittedState, path: Path | str) -> None:
         "channels": json.dumps(roles.channels),
         "targets": json.dumps(roles.targets),
         "future": json.dumps(roles.future),
-        "calendar": CALENDAR if dated else "none",
+        "calendar": CALENDAR.format(", minute / 59" if state.builder.minute else "") if dated else "none",
         "lookback": str(state.lookback),
         "horizon": str(state.horizon),
         "frequency": str(index.freqstr) if isinstance(index, pd.DatetimeIndex) else "none: numbered rows",
@@ -149,7 +149,7 @@ class InUnits(nn.Module):
         self.register_buffer("constant", constant)
 
     def forward(self, window: Float64[Tensor, "b l n"], *others: Tensor) -> Float64[Tensor, "b h k"]:
-        """`others` are `calendar` (b, l + h, 4) and `future` (b, l + h, c), as far as `inputs` has them."""
+        """`others` are `calendar` (b, l + h, 4 or 5) and `future` (b, l + h, c), as far as `inputs` has them."""
         mean, std = self.mean[: self.channels], self.std[: self.channels]
         given = dict(zip(self.inputs[1:], others, strict=True))
         if "future" in given:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from primecast.data.windows import Ranges, Ratio, Scaler, row_ranges
+from primecast.data.windows import Ranges, Ratio, Scaler, is_subhourly, row_ranges
 from primecast.errors import InputError, format_list
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.model_card import collect_facts
@@ -51,7 +51,7 @@ def fit_state(arguments: Arguments, wide: pd.DataFrame, layout: Layout) -> Fitte
     with np.errstate(over="ignore", invalid="ignore"):  # `check_magnitude` names the value
         scaler = Scaler.fit(known.frame.to_numpy())
     check_magnitude(table, scaler)
-    builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing)
+    builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing, is_subhourly(table.index))
     train = builder.windows(known, ranges.train)
     val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
     model, history = _train(arguments, train, val, epochs=arguments.epochs)

@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from primecast.data.windows import Scaler
+from primecast.data.windows import Scaler, is_subhourly
 from primecast.errors import InputError, unknown
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.model_card import model_card
@@ -81,7 +81,7 @@ def save_state(state: FittedState, folder: Path) -> None:
         fields={
             "columns": state.columns,
             "layout": asdict(state.layout),
-            "time_features": _n_time_features(state.arguments, state.recent.index),
+            "time_features": _n_time_features(state.arguments, state.recent.index, minute=state.builder.minute),
             "season": state.season,
             "stride": state.stride,
             "rows": state.rows,
@@ -101,8 +101,8 @@ def save_state(state: FittedState, folder: Path) -> None:
     )
 
 
-def _n_time_features(arguments: Arguments, index: pd.Index) -> int:
-    calendar = 4 if isinstance(index, pd.DatetimeIndex) else 0
+def _n_time_features(arguments: Arguments, index: pd.Index, *, minute: bool) -> int:
+    calendar = 4 + minute if isinstance(index, pd.DatetimeIndex) else 0
     covariates = len(arguments.future or ())
     return calendar + len(shifts(lookback=arguments.lookback, horizon=arguments.horizon)) * covariates
 
@@ -167,7 +167,10 @@ def load_state(folder: Path) -> FittedState:
         arguments.check()
         columns: list[str] = saved.fields["columns"]
         roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
-        n_time_features = _n_time_features(arguments, saved.index)
+        n_time_features = _n_time_features(arguments, saved.index, minute=False)
+        # Before 0.2 the minute of the hour was no time feature.
+        minute = saved.fields["time_features"] == n_time_features + 1 and is_subhourly(saved.index)
+        n_time_features += minute
         if n_time_features != saved.fields["time_features"]:
             raise InputError(
                 f"it has {saved.fields['time_features']} time features, but its other fields need {n_time_features}"
@@ -185,7 +188,7 @@ def load_state(folder: Path) -> FittedState:
         return FittedState(
             arguments=arguments,
             model=model.eval(),
-            builder=WindowBuilder(scaler, roles, arguments.lookback, arguments.horizon, arguments.missing),
+            builder=WindowBuilder(scaler, roles, arguments.lookback, arguments.horizon, arguments.missing, minute),
             layout=Layout(**saved.fields["layout"]),
             columns=columns,
             recent=CheckedFrame(frame, arrays["recent.gaps"]),

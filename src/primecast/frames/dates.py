@@ -170,9 +170,9 @@ def row_length(index: Index) -> pd.Timedelta | None:
     return None
 
 
-def time_features_of(index: pd.Index) -> Float32[Tensor, "t m"] | None:
-    """Return the time features of dated rows; None for numbered rows."""
-    return calendar_features(index) if isinstance(index, pd.DatetimeIndex) else None
+def time_features_of(index: pd.Index, *, minute: bool) -> Float32[Tensor, "t m"] | None:
+    """Return the time features of dated rows, with or without the minute of the hour; None for numbered rows."""
+    return calendar_features(index, minute=minute) if isinstance(index, pd.DatetimeIndex) else None
 
 
 # ---------------------------------------------------------------- frequency in words

@@ -137,6 +137,7 @@ class WindowBuilder:
     """Build the windows of tables whose columns are in the order of the roles.
 
     missing: the policy that filled their gaps.
+    minute:  whether the minute of the hour is a time feature: with steps below an hour, unless saved before 0.2.
     """
 
     scaler: Scaler
@@ -144,6 +145,7 @@ class WindowBuilder:
     lookback: int
     horizon: int
     missing: str
+    minute: bool = False
 
     @property
     def targets(self) -> int:
@@ -154,7 +156,7 @@ class WindowBuilder:
         part = table.frame.iloc[rows.start : rows.stop]
         series = torch.from_numpy(self.scaler.transform(part.to_numpy()).astype(np.float32))
         channels = len(self.roles.channels)
-        time_features = time_features_of(part.index)
+        time_features = time_features_of(part.index, minute=self.minute)
         if self.roles.future:
             calendar = [] if time_features is None else [time_features]
             time_features = torch.cat([*calendar, series[:, channels:]], dim=1)
