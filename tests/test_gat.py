@@ -59,7 +59,7 @@ PRIMERS: dict[str, dict[str, Any]] = {
     "full, by products": {"kind": "full", "form": "matrix"},
     "permuted": {"kind": "full", "pairing": "permuted", "tokens": T},
     "shared": {"kind": "full", "pairing": "shared"},
-    "answering": {"kind": "full", "pairing": "answering"},
+    "key": {"kind": "full", "pairing": "key"},
     "lead_lag": {"kind": "lead_lag"},
     "lead_lag, smooth": {"kind": "lead_lag", "smooth": True},
     "instantaneous": {"kind": "instantaneous", "activation": "tanh"},

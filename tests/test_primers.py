@@ -338,7 +338,7 @@ def test_shared_pairing_has_one_primer_for_all_pairs() -> None:
 
 
 def test_answering_pairing_has_one_primer_for_each_token_that_answers() -> None:
-    made, pooling = primer(), primer(pairing="answering")
+    made, pooling = primer(), primer(pairing="key")
     pooling.load_state_dict(made.state_dict())
     series = windows()
     own, pooled = made(series), pooling(series)

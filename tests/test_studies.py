@@ -275,7 +275,7 @@ def test_dropout_is_chosen_on_validation_alone(tmp_path: Path) -> None:
         store.add(Row({**row.fields, "val_mse": val, "mse": row.fields["mse"] + 1 / val}, row.arrays))
     frame, blocks = results.collect(study.specs(), store, NOWHERE)
     named = ordered(frame, study.VARIANTS)
-    found = {name: share for (_, name), share in study.chosen(named).items()}
+    found = {name: rate for (_, name), rate in study.chosen(named).items()}
     assert found == best_of
     assert "| ETTh1 | standard | 0.8000 | 0.7000 | **0.5000** | 0.9000 |" in study.render(frame, blocks)
 

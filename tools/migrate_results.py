@@ -35,6 +35,7 @@ NAMES = {
     "channel_vectors": "channel_embeddings",
     "rates": "lr_factors",
     "loss_of_channel": "sensor_ablation",
+    "answering": "key",
 }
 SYSTEMS = {
     "DIFF (differential attention)": "differential attention",
@@ -97,7 +98,7 @@ def migrated_settings(settings: Mapping[str, Any]) -> Fields:
         primer = dict(model["primer"])
         if primer.pop("free", False):  # an argument of before there was the kind
             primer["kind"] = "table"
-        model["primer"] = {**primer, "kind": renamed(primer["kind"])}
+        model["primer"] = {**primer, "kind": renamed(primer["kind"]), "pairing": renamed(primer["pairing"])}
     training = {renamed(name): value for name, value in settings["training"].items()}
     return {**settings, "model": model, "training": training}
 
@@ -106,7 +107,8 @@ def migrated_spec(text: str) -> Spec:
     """Return a spec of before under today's names."""
     fields = json.loads(text)
     settings = {
-        renamed(name): renamed(value) if name == "primer.kind" else value for name, value in fields["settings"].items()
+        renamed(name): renamed(value) if name in ("primer.kind", "primer.pairing") else value
+        for name, value in fields["settings"].items()
     }
     attention = fields["attention"] and renamed(fields["attention"])
     return Spec.from_json(

@@ -91,10 +91,10 @@ def _score(spec: Spec, model: nn.Module, history: History, dataset: Dataset) -> 
     )
     seconds = history.seconds + time.perf_counter() - start
     overhead = parameter_overhead(model)
-    told = identity(spec, resolved, dataset.fingerprint)
+    run_fields = identity(spec, resolved, dataset.fingerprint)
     fields = {
-        "key": key_of(told),
-        **{name: value for name, value in told.items() if name not in ("settings", "probes")},
+        "key": key_of(run_fields),
+        **{name: value for name, value in run_fields.items() if name not in ("settings", "probes")},
         "mse": scores.mse,
         "mae": scores.mae,
         "val_mse": history.best.val_mse,
@@ -112,7 +112,7 @@ def _score(spec: Spec, model: nn.Module, history: History, dataset: Dataset) -> 
         "hardware": hardware(),
         "versions": versions(),
         **_profiles(scores),
-        "settings": told["settings"],
+        "settings": run_fields["settings"],
         "probes": {},
     }
     windows = {name: getattr(scores, name).astype(np.float32) for name in ("window_mse", "window_mae")}

@@ -45,10 +45,10 @@ FORMS = ("auto", "pairs", "matrix")
 PAIRINGS = {
     "own": "each pair has the activations of its own features",
     "permuted": "control: pairs of channels have each other's activations, by a permutation drawn once",
-    "answering": "control: all pairs of a key token have their mean activations: F_ij is the same for all query tokens",
+    "key": "control: all pairs of a key token have their mean activations: F_ij is the same for all query tokens",
     "shared": "control: all pairs have the mean activations, so F is the same for all of them",
 }
-POOLED = {"answering": (-2,), "shared": (-2, -1)}
+POOLED = {"key": (-2,), "shared": (-2, -1)}
 """Pairings by a mean over pairs, and over which of the axes (query token, key token) it is taken."""
 
 

@@ -1,4 +1,4 @@
-"""Who looks at whom, with standard and with primed attention, and how much hangs on one channel, as numbers."""
+"""Attention maps of standard and prime attention, and how concentrated they are on one channel."""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -21,10 +21,10 @@ READS = ("maps",)
 
 LEGEND = """\
 Attention among channels, mean over layers, heads and test windows; mean ± standard deviation over seeds. *Most
-attended*: share that the most attended channel receives, beside the share if all received alike. *Evenness*: entropy
-of the received shares over its maximum (1: all alike, 0: one takes all). *Self*: share that channels give to
-themselves. *Calendar*: share of all attention that goes to calendar tokens. *Primer*: root mean square of F_ij, which
-is 1 where nothing is primed; *apart*: the same of its difference from the mean F of all pairs."""
+attended*: fraction of attention that the most attended channel receives, beside that of a uniform map. *Evenness*:
+entropy of the received fractions over its maximum (1: uniform, 0: one channel receives all). *Self*: fraction that
+channels give to themselves. *Calendar*: fraction of all attention that goes to calendar tokens. *Primer*: root mean
+square of F_ij, which is 1 where nothing is primed; *apart*: the same of its difference from the mean F of all pairs."""
 
 
 def specs(quick: bool = False) -> list[Spec]:
@@ -40,7 +40,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
                 "attention": attention,
                 "seeds": len(runs),
                 "most attended": over_seeds(runs["top_share"], 1, percent=True),
-                "all alike": f"{100 / runs['channel_count'].iloc[0]:.1f} %",
+                "uniform": f"{100 / runs['channel_count'].iloc[0]:.1f} %",
                 "which": most_common(runs["top_channel"]),
                 "evenness": over_seeds(runs["entropy"], 4),
                 "self": over_seeds(runs["diagonal"], 1, percent=True),
@@ -57,9 +57,9 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 def figure(frame: pd.DataFrame) -> Figure:
     """Per data set the maps of all, on one colour scale, and how they differ from standard's; means over seeds."""
     rows = []
-    told = measurements(frame, "maps")
-    need_two(told)
-    for dataset, runs in told.groupby("dataset", sort=False):
+    measured = measurements(frame, "maps")
+    need_two(measured)
+    for dataset, runs in measured.groupby("dataset", sort=False):
         by = {str(attention): part for attention, part in runs.groupby("attention")}
         maps = {attention: mean_map(by[attention], "map") for attention in ATTENTIONS if attention in by}
         if "standard" in maps and len(maps) > 1:

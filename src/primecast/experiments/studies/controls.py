@@ -1,4 +1,4 @@
-"""What priming itself adds: prime attention beside variants that share all but the knowledge of pairs."""
+"""Ablations: prime attention beside variants that lack pair-specific features."""
 
 import pandas as pd
 
@@ -56,9 +56,9 @@ def specs(quick: bool = False) -> list[Spec]:
 
 
 LEGEND = (
-    "\n*prime*: the paper's features; a channel shows itself to itself as it is (F_ii = 1). *Own pair too*: F_ii is "
-    "primed like any other. *Prime-table*: learned vectors of pairs instead of features, F_ii too: the default; *own "
-    "pair as it is*: F_ii = 1 there, too."
+    "\n*prime*: the paper's features, self-pair unprimed (F_ii = 1), as in its proofs. *Self-pair primed*: F_ii is primed "
+    "like any other pair, as in its printed formula. *prime-table*: learned vectors of pairs instead of features, "
+    "self-pair primed: the default."
 )
 
 
@@ -85,11 +85,11 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             comparison_table(named, blocks, baseline="standard"),
             "Over all cells:\n",
             summary_table(named, blocks, baseline="standard"),
-            "## Against prime attention: does a control do as well?\n",
+            "## Against prime attention: is a control as good?\n",
             comparison_table(named, blocks, baseline=others),
             "Over all cells:\n",
             summary_table(named, blocks, baseline=others),
-            "## Against standard attention that knows the channels: what do pairs add?\n",
+            "## Against standard attention with channel embeddings: what do pairs add?\n",
             comparison_table(compared, blocks, baseline=vectors),
             "Over all cells:\n",
             summary_table(compared, blocks, baseline=vectors),

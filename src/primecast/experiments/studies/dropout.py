@@ -9,7 +9,7 @@ from primecast.experiments.studies.tables import READING, comparison_table, mark
 
 TITLE = "Dropout, tuned on validation for each"
 
-SHARES = (0.1, 0.2, 0.4, 0.8)
+RATES = (0.1, 0.2, 0.4, 0.8)
 SIDES: Variants = {
     "standard": {"attention": "standard"},
     "prime": {"attention": "prime"},
@@ -18,43 +18,43 @@ SIDES: Variants = {
 }
 
 
-def at_each_share(sides: Variants) -> Variants:
+def at_each_rate(sides: Variants) -> Variants:
     return {
-        f"{name}, {share}": {**side, "settings": {**side.get("settings", {}), "dropout": share}}
+        f"{name}, {rate}": {**side, "settings": {**side.get("settings", {}), "dropout": rate}}
         for name, side in sides.items()
-        for share in SHARES
+        for rate in RATES
     }
 
 
-VARIANTS = at_each_share(SIDES)
+VARIANTS = at_each_rate(SIDES)
 
 
 def specs(quick: bool = False) -> list[Spec]:
     """Two seeds of the quick sets; of Weather and ETTm1, where a run takes up to a quarter of an hour, one."""
     if quick:
         return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 2})
-    fewer = at_each_share({name: SIDES[name] for name in ("standard", "prime", "prime-table")})
+    fewer = at_each_rate({name: SIDES[name] for name in ("standard", "prime", "prime-table")})
     return [*grid(VARIANTS, ["ETTh1", "ETTh2", "Exchange"], seeds=range(2)), *grid(fewer, ["Weather", "ETTm1"])]
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
-    """The grid on validation, then each one's best against the other's on test."""
+    """The grid on validation, then each attention at its best dropout on test."""
     named = ordered(frame, VARIANTS)
     best = chosen(named)
     picked = pd.concat(
         [
-            named[(named["dataset"] == dataset) & (named["variant"] == f"{attention}, {share}")].assign(
+            named[(named["dataset"] == dataset) & (named["variant"] == f"{attention}, {rate}")].assign(
                 variant=f"{attention}, its best"
             )
-            for (dataset, attention), share in best.items()
+            for (dataset, attention), rate in best.items()
         ],
         ignore_index=True,
     )
-    beside = {(dataset, int(horizon), f"{attention}, its best"): str(share)
-              for (dataset, attention), share in best.items()
+    beside = {(dataset, int(horizon), f"{attention}, its best"): str(rate)
+              for (dataset, attention), rate in best.items()
               for horizon in dict.fromkeys(named[named["dataset"] == dataset]["horizon"])}  # fmt: skip
     _, *primed = SIDES
-    against = {f"{name}, {share}": f"standard, {share}" for name in primed for share in SHARES}
+    against = {f"{name}, {rate}": f"standard, {rate}" for name in primed for rate in RATES}
     return "\n".join(
         [
             "## Validation MSE\n",
@@ -76,23 +76,23 @@ def chosen(named: pd.DataFrame) -> dict[tuple[str, str], float]:
     best: dict[tuple[str, str], tuple[float, float]] = {}
     for _, cell in _means(named).iterrows():
         where = (str(cell["dataset"]), str(cell["attention"]))
-        found = (float(cell["mean"]), float(cell["share"]))
+        found = (float(cell["mean"]), float(cell["rate"]))
         best[where] = min(found, best.get(where, found))
-    return {where: share for where, (_, share) in best.items()}
+    return {where: rate for where, (_, rate) in best.items()}
 
 
 def _means(named: pd.DataFrame) -> pd.DataFrame:
     table = cells(named, ["dataset", "variant"], "val_mse")
-    table[["attention", "share"]] = table["variant"].str.split(", ", expand=True)
+    table[["attention", "rate"]] = table["variant"].str.split(", ", expand=True)
     return table
 
 
 def _grid(named: pd.DataFrame) -> str:
     table, best = _means(named), chosen(named)
     lines = []
-    for (dataset, attention), share in best.items():
-        part = table[(table["dataset"] == dataset) & (table["attention"] == attention)].set_index("share")["mean"]
-        shown = [f"{part[str(each)]:.4f}" if str(each) in part.index else "" for each in SHARES]
-        marked = [f"**{text}**" if each == share else text for each, text in zip(SHARES, shown, strict=True)]
+    for (dataset, attention), rate in best.items():
+        part = table[(table["dataset"] == dataset) & (table["attention"] == attention)].set_index("rate")["mean"]
+        shown = [f"{part[str(each)]:.4f}" if str(each) in part.index else "" for each in RATES]
+        marked = [f"**{text}**" if each == rate else text for each, text in zip(RATES, shown, strict=True)]
         lines.append([dataset, attention, *marked])
-    return markdown_table(["data set", "attention", *map(str, SHARES)], lines)
+    return markdown_table(["data set", "attention", *map(str, RATES)], lines)

@@ -1,4 +1,4 @@
-"""The design of the primer, one thing at a time, beside its cost; the best are chosen on validation."""
+"""Designs of the primer, one change at a time, with their cost; the best are chosen on validation."""
 
 import math
 from typing import Any
@@ -48,7 +48,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "learned pair vectors beside the features": {"primer.pair_offsets": True},
     "learned pair vectors instead of features": {"primer.kind": "table"},
     "learned pair vectors, self-pair unprimed": {"primer.kind": "table", "primer.prime_self": False},
-    "learned vectors of the key channel": {"primer.kind": "table", "primer.pairing": "answering"},
+    "learned vectors of the key channel": {"primer.kind": "table", "primer.pairing": "key"},
     "primer's learning rate x 3": {"lr_factor.primer": 3.0},
     "primer's learning rate x 10": {"lr_factor.primer": 10.0},
 }
@@ -70,11 +70,11 @@ LINES = {
 FINALISTS: tuple[str, ...] = ("learned pair vectors instead of features", "base identity, gain 0")
 """The two designs that were best on validation on ETTh1 and ETTh2: they are run on Weather, too."""
 CONTROL = "learned vectors of the key channel"
-"""What the first of them has without pairs: run on Weather, too. It was added when the others had been run."""
+"""The first of them without pairs: run on Weather, too. It was added after the others had been run."""
 JOINED = "learned pair vectors, self-pair unprimed"
-"""What two rules choose, in one: run on Weather once both had been, then wherever the second of them is."""
+"""Both chosen changes in one: run on Weather after both had been, then wherever the second of them is."""
 LEADS = ("self-pair unprimed",)
-"""Designs that stood out by *test* errors there: does it hold on sets that had no say in it?"""
+"""Designs with the lowest *test* errors there: does it hold on held-out data sets?"""
 
 
 CHOSEN_ON = ("ETTh1", "ETTh2")
@@ -97,11 +97,11 @@ def specs(quick: bool = False) -> list[Spec]:
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
-    """Validation first, since that is what is chosen by; then the test errors."""
+    """Validation errors, by which designs are chosen; then test errors."""
     named = ordered(frame, VARIANTS)
     return "\n".join(
         [
-            "## Chosen by: validation MSE, relative to standard attention\n",
+            "## Validation MSE, relative to standard attention\n",
             _validation(named),
             LEGEND,
             _agreement(named),
@@ -140,23 +140,23 @@ def _validation(named: pd.DataFrame) -> str:
 
 
 def _agreement(named: pd.DataFrame) -> str:
-    """Whether validation orders the designs as test does, set by set: what choosing by it is worth."""
+    """Return the rank correlation of validation and test errors over designs, for each data set."""
     by_validation, by_test = changes(named, "val_mse", CHOSEN_ON), changes(named, "mse", CHOSEN_ON)
-    told = []
+    found = []
     for dataset in [name for name in CHOSEN_ON if name in by_validation]:
         both = pd.DataFrame({"validation": by_validation[dataset], "test": by_test[dataset]}).drop("standard").dropna()
         if len(both) > 2:
             ranks = both.rank()
-            told.append(f"{dataset} {ranks['validation'].corr(ranks['test']):+.2f}")
-    return f"\nRank correlation of the two, validation and test, over designs: {', '.join(told)}.\n" if told else ""
+            found.append(f"{dataset} {ranks['validation'].corr(ranks['test']):+.2f}")
+    return f"\nRank correlation of the two, validation and test, over designs: {', '.join(found)}.\n" if found else ""
 
 
 def _cost(named: pd.DataFrame) -> "pd.Series[float]":
     """Processor time of a training step of each design, as a multiple of standard attention's."""
-    told = measurements(named, "cost")
-    if told.empty:
+    measured = measurements(named, "cost")
+    if measured.empty:
         return pd.Series(dtype=float)
-    steps = told.groupby("variant")["step_ratio"].mean()
+    steps = measured.groupby("variant")["step_ratio"].mean()
     return steps / steps.get("standard", math.nan)
 
 

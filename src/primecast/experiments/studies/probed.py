@@ -35,7 +35,7 @@ def probed_specs(quick: bool = False) -> list[Spec]:
 
 
 def measurements(frame: pd.DataFrame, probe: str) -> pd.DataFrame:
-    """One line per run that was asked this: the fields of OWN, its variant where it has one, and each answer."""
+    """Return one line per run with this probe: the fields of OWN, its variant, and each value measured."""
     own = [*OWN, *(["variant"] if "variant" in frame else [])]
     lines = []
     for row in frame.to_dict("records"):

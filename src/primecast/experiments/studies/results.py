@@ -105,7 +105,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _line(spec: Spec, fields: Fields) -> dict[str, Any]:
-    """Return the line of a run in the CSV of the study that asks for it by this spec."""
+    """Return the line of a run in the CSV of the study whose spec this is."""
     first = {"key": fields["key"], "variant": spec.variant, "spec": replace(spec, variant="").to_json()}
     return {**first, **{name: value for name, value in fields.items() if name not in first}}
 

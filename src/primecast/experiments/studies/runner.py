@@ -30,7 +30,7 @@ def run_study(
     address: str | None = None,
     root: Path | None = None,
 ) -> dict[str, str]:
-    """Plan, run, tabulate and draw a study, as far as is asked for; return the messages of runs that failed.
+    """Plan, run, tabulate and draw a study, as requested; return the messages of runs that failed.
 
     echo:     called with each text for the user.
     new:      run nothing that `out` has. quick: a small version, on data of the package, into `out`/quick; alone it

@@ -1,4 +1,4 @@
-"""A sensor falls silent: what does it cost the others, with standard and with prime attention?"""
+"""Ablation of a sensor: how much the error of the other channels grows, with standard and with prime attention."""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -7,14 +7,14 @@ from primecast.experiments.spec import Spec
 from primecast.experiments.studies.probed import mean_map, measurements, most_common, over_seeds, probed_specs, table
 from primecast.plotting.figures import bar_figure
 
-TITLE = "Loss of a channel: how much the error of the others grows"
+TITLE = "Sensor ablation: how much the error of the other channels grows"
 READS = ("sensor_ablation",)
 
 LEGEND = """\
 Each channel in turn is held at its training mean in the look-back of test windows; the growth is that of the mean
-squared error of all *other* channels, against nothing being held. *Worst* is the channel whose loss costs most, *mean*
-that of all channels, *share of the worst* its part of all harm (harm that is a gain counts as none), *worst pair* the
-largest growth of one channel by the loss of another. Mean ± standard deviation over seeds."""
+squared error of all *other* channels, relative to no ablation. *Worst* is the channel whose ablation costs most,
+*mean* that of all channels, *fraction of the worst* its part of all growth (negative growth counts as none), *worst
+pair* the largest growth of one channel by the ablation of another. Mean ± standard deviation over seeds."""
 
 
 def specs(quick: bool = False) -> list[Spec]:
@@ -31,9 +31,9 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "mean growth": over_seeds(runs["harm_mean"], 2, percent=True),
             "worst": over_seeds(runs["harm_max"], 2, percent=True),
             "which": most_common(runs["harm_channel"]),
-            "share of the worst": over_seeds(runs["harm_share"], 0, percent=True),
+            "fraction of the worst": over_seeds(runs["harm_share"], 0, percent=True),
             "worst pair": over_seeds(runs["pair_growth_max"], 1, percent=True),
-            "lost -> hurt": most_common(runs["pair_growth_of"].map(" -> ".join)),
+            "ablated -> affected": most_common(runs["pair_growth_of"].map(" -> ".join)),
         }
         for (dataset, attention), runs in measurements(frame, "sensor_ablation").groupby(
             ["dataset", "attention"], sort=False

@@ -1,4 +1,4 @@
-"""Systems whose leaders and lags are known: who finds them, the primer, the maps, or plain cross-correlation?"""
+"""Synthetic systems with known leaders and lags: are they found by primers, by maps, by cross-correlation?"""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from primecast.experiments.studies.probed import ATTENTIONS, mean_map, measureme
 from primecast.experiments.studies.tables import READING, comparison_table, ordered
 from primecast.plotting.figures import relation_figure
 
-TITLE = "Made systems: do maps and primers find the true leaders and lags"
+TITLE = "Synthetic systems: do maps and primers find the true leaders and lags"
 
 SOURCES = (
     ("cross-correlation", "prime", "correlation"),
@@ -25,11 +25,12 @@ SOURCES = (
 """What is scored: its name, the runs it is taken from, and what the probe calls it."""
 
 LEGEND = """\
-Pairs of channels ranked by what each source says of them, all averaged over the same test windows. *Average precision*
-of the ranking, against the share of pairs that are related, which is what chance gives. *Precision* and *recall* of the
-pairs whose score stands out from the median by three robust deviations. *Leader*: share of lagged pairs whose leader is
-named rightly; *lag error*: of those pairs, mean, in steps. An untrained primer has random weights: what it finds is in
-the features a primer is given, not learned. Mean ± standard deviation over seeds."""
+Pairs of channels ranked by the score of each source, all averaged over the same test windows. *Average precision* of
+the ranking, beside the fraction of pairs that are related, which is the value of a random ranking. *Precision* and
+*recall* of the pairs whose score stands out from the median by three robust standard deviations. *Leader*: fraction
+of lagged pairs whose leader is identified correctly; *lag error*: of those pairs, mean, in steps. An untrained primer
+has random weights: what it finds is in the features a primer is given, not learned. Mean ± standard deviation over
+seeds."""
 
 
 def specs(quick: bool = False) -> list[Spec]:

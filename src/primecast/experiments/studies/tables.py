@@ -218,14 +218,14 @@ def page(
 READING = (
     "MSE and MAE are of scaled data over all test windows: mean ± standard deviation over seeds. The change is "
     "relative to the baseline run with the same seeds, with its 95 % interval (moving blocks of windows, seeds "
-    "resampled; see `primecast.analysis.statistics`); *better* and *worse* are said where the interval of the difference "
-    "excludes zero."
+    "resampled; see `primecast.analysis.statistics`); *better* and *worse*: the interval of the difference excludes "
+    "zero."
 )
 
 
-def format_percent(share: float) -> str:
+def format_percent(change: float) -> str:
     """A change to a hundredth of a per cent, and nothing for one that is not known."""
-    return "" if math.isnan(share) else f"{100 * share:+.2f} %"
+    return "" if math.isnan(change) else f"{100 * change:+.2f} %"
 
 
 def spread(mean: float, sd: float) -> str:
@@ -238,8 +238,8 @@ def change(found: Comparison) -> str:
     return f"{percent(found.relative)} [{percent(found.relative_low)}, {percent(found.relative_high)}]"
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:+.1f} %"
+def percent(change: float) -> str:
+    return f"{100 * change:+.1f} %"
 
 
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
