@@ -1,5 +1,6 @@
-"""What a trained model and its errors say: statistics, lead-lag relations, attention maps, sensor ablation, cost.
+"""Analysis of trained models and their errors.
 
-`statistics` compares runs by a paired block bootstrap; `hooks` reads attention maps and primers while a model
-forecasts. May import: training, models, frames, data, nn, storage, errors.
+`statistics` compares runs by a paired block bootstrap; `relations` finds leads; `hooks` and `maps` read attention and
+primers; `sensor_ablation`, `synthetic_recovery`, `example_forecasts` and `cost` are measured by the registry `probes`.
+May import: training, models, frames, data, nn, storage, errors.
 """

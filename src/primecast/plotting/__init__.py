@@ -1,4 +1,4 @@
-"""matplotlib drawings of frames and arrays.
+"""matplotlib figures of data frames and arrays.
 
 They know no model and no study. May import: errors.
 """
