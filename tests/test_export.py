@@ -29,7 +29,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "lift": {"leaders": 3, "states": 2},
     "lagts-reconstruction": {"d_model": 12, "hidden": 7},
 }
-FOURIER = "it is made of Fourier transforms"
+FOURIER = "it computes Fourier transforms"
 NOT_AS_ONNX = {
     "autoformer": FOURIER,  # its attention is an auto-correlation
     "lift": FOURIER,  # it finds leads by correlation, and refines frequencies

@@ -28,7 +28,7 @@ def table(rows: int = 29, *, dated: bool = True) -> CheckedFrame:
 
 def windows(given: CheckedFrame | None = None, *, roles: Roles = ROLES) -> RoleWindows:
     given = table() if given is None else given
-    builder = WindowBuilder(Scaler(np.zeros(5), np.ones(5)), roles, L, H, missing="mask")
+    builder = WindowBuilder(Scaler(np.zeros(5), np.ones(5)), roles, L, H, missing="mask", minute=False)
     return builder.windows(given, range(len(given)))
 
 
@@ -76,7 +76,7 @@ def test_plain_columns_are_plain_windows() -> None:
 def test_the_next_window_has_the_last_rows_and_the_covariates_given() -> None:
     given = table()
     known = np.random.default_rng(1).normal(size=(H, 2))
-    builder = WindowBuilder(Scaler(np.zeros(5), np.ones(5)), ROLES, L, H, missing="error")
+    builder = WindowBuilder(Scaler(np.zeros(5), np.ones(5)), ROLES, L, H, missing="error", minute=False)
     source = builder.next(given, known)
     x, y, time_features = source.batch(torch.tensor([0]))
     assert len(source) == 1 and y.shape == (1, H, 3) and time_features is not None

@@ -11,6 +11,7 @@ from dateutil.tz import gettz, tzoffset, tzutc
 from torch import nn
 
 from primecast.errors import InputError
+from primecast.forecasting import fitting
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.persistence import open_forecaster, save_forecaster
 from primecast.frames.dates import Index, future_index
@@ -104,3 +105,22 @@ def test_a_folder_saved_by_an_earlier_version_gives_the_same_forecast(folder: Pa
         forecast = forecaster.predict(level=[80])
         assert list(forecast.columns) == then["columns"] and list(map(str, forecast.index)) == then["index"]
         np.testing.assert_allclose(forecast.to_numpy(), then["values"], rtol=1e-6)
+
+
+def test_rows_below_an_hour_have_the_minute_among_their_time_features_and_folders_without_it_keep_four(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(0).normal(size=(97, 2)).cumsum(0)
+    frame = pd.DataFrame(values, index=pd.date_range("2024-01-01", periods=97, freq="15min"), columns=["a", "b"])
+    settings: dict[str, Any] = {"model_args": {"d_model": 4, "n_heads": 2, "n_layers": 1}, "progress": "off"}
+
+    def save_fitted(folder: Path) -> tuple[int, pd.DataFrame]:
+        fitted = Forecaster(horizon=3, lookback=7, epochs=1, **settings).fit(frame)
+        fitted.save(folder)
+        pd.testing.assert_frame_equal(Forecaster.load(folder).predict(), fitted.predict())
+        return json.loads((folder / "config.json").read_text())["time_features"], fitted.predict()
+
+    features, forecast = save_fitted(tmp_path / "now")
+    monkeypatch.setattr(fitting, "is_subhourly", lambda index: False)  # as before 0.2
+    before, other = save_fitted(tmp_path / "before")
+    assert (features, before) == (5, 4) and not forecast.equals(other)

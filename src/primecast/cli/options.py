@@ -16,6 +16,10 @@ def option(text: str, panel: str, *names: str) -> Any:
 Data = Annotated[str, typer.Argument(help="CSV (also .gz, .xz) or Parquet file, wide or long; - is stdin.")]
 SavedModel = Annotated[Path, typer.Argument(help="Folder of a saved model, see `primecast train`.")]
 Time = Annotated[str | None, option("Name of the time column. Default: found automatically.", DATA)]
+Dayfirst = Annotated[
+    bool | None,
+    option("Read 05/02/2024 as 5 February or as 2 May. Default: the rows decide.", DATA, "--dayfirst/--monthfirst"),
+]
 Missing = Annotated[str, option("Policy for missing values: error, interpolate, ffill or mask.", DATA)]
 Horizon = Annotated[int, option("Steps to forecast.", MODEL)]
 Lookback = Annotated[int, option("Past steps the model sees.", MODEL)]

@@ -36,6 +36,7 @@ def forecast(
     level: options.Level = None,
     missing: options.Missing = "error",
     time: options.Time = None,
+    dayfirst: options.Dayfirst = None,
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     report: options.Report = None,
@@ -47,7 +48,7 @@ def forecast(
 
     _check_targets(out, report)
     check_levels(level or ())
-    frame, found = streams.read_described(data, time=time, missing=missing)
+    frame, found = streams.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
     fitted = _fit(frame, horizon=horizon, lookback=lookback, missing=missing, settings=settings)
     if save is not None:
         fitted.save(save)
@@ -62,11 +63,12 @@ def train(
     lookback: options.Lookback = 96,
     missing: options.Missing = "error",
     time: options.Time = None,
+    dayfirst: options.Dayfirst = None,
     settings: options.ForecasterSettings = None,
     as_json: options.Json = False,
 ) -> None:
     """Train on a table and save the model in a folder."""
-    frame, found = streams.read_described(data, time=time, missing=missing)
+    frame, found = streams.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
     fitted = _fit(frame, horizon=horizon, lookback=lookback, missing=missing, settings=settings)
     fitted.save(save)
     say(f"saved {save}")
@@ -81,6 +83,7 @@ def predict(
     future: Annotated[Path | None, option("Table of the covariates whose future values are known.", DATA)] = None,
     adaptive: options.Adaptive = False,
     time: options.Time = None,
+    dayfirst: options.Dayfirst = None,
     out: options.Out = None,
     report: options.Report = None,
     as_json: options.Json = False,
@@ -90,8 +93,10 @@ def predict(
     if report is not None and data is None:
         raise InputError("a report needs a table: give the data after the model")
     fitted = _load(model)
-    frame = None if data is None else streams.read_described(data, time=time, missing=fitted.missing)[0]
-    known = None if future is None else streams.read(future, time=time)
+    frame = (
+        None if data is None else streams.read_described(data, time=time, dayfirst=dayfirst, missing=fitted.missing)[0]
+    )
+    known = None if future is None else streams.read(future, time=time, dayfirst=dayfirst)
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "as_json": as_json}
     _deliver(fitted, frame, data or str(model), **wanted, future=known, adaptive=adaptive)
 
@@ -105,13 +110,14 @@ def backtest(
     adaptive: options.Adaptive = False,
     refit: Annotated[bool, option("Train again at every origin.", MODEL, "--refit")] = False,
     time: options.Time = None,
+    dayfirst: options.Dayfirst = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
     """Forecast from past origins of a table and score against the values that followed."""
     _check_targets(out)
     fitted = _load(model)
-    frame, _ = streams.read_described(data, time=time, missing=fitted.missing)
+    frame, _ = streams.read_described(data, time=time, dayfirst=dayfirst, missing=fitted.missing)
     with streams.plain_warnings():
         tested = fitted.backtest(
             frame, windows=windows, step=step, level=list(level or LEVELS), adaptive=adaptive, refit=refit
@@ -134,13 +140,14 @@ def relations(
         bool, option("Also measure the error without each sensor.", MODEL, "--sensor-ablation")
     ] = False,
     time: options.Time = None,
+    dayfirst: options.Dayfirst = None,
     out: options.Out = None,
     as_json: options.Json = False,
 ) -> None:
     """Show which channel leads which, by how many steps, and what the model attends to."""
     _check_targets(out)
     fitted = _load(model)
-    frame, _ = streams.read_described(data, time=time, missing=fitted.missing)
+    frame, _ = streams.read_described(data, time=time, dayfirst=dayfirst, missing=fitted.missing)
     found = fitted.relations(frame, alpha=alpha)
     pairs = found.pairs()
     ablation = fitted.sensor_ablation(frame).summary if sensor_ablation else None

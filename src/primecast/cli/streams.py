@@ -45,49 +45,49 @@ def plain_warnings() -> Iterator[None]:
 # ---------------------------------------------------------------- input
 
 
-def read(source: str | Path, *, time: str | None) -> DataFrame:
+def read(source: str | Path, *, time: str | None, dayfirst: bool | None) -> DataFrame:
     """Read a file, or stdin, as a wide frame."""
     from primecast.frames.read import read_table
 
     if str(source) != STREAM:
         try:
-            return read_table(source, time=time)
+            return read_table(source, time=time, dayfirst=dayfirst)
         except OSError as error:
             raise InputError(f"cannot read {source}: {error.strerror or error}") from error
     with TemporaryDirectory() as folder:
         path = Path(folder) / "stdin.csv"
         path.write_bytes(sys.stdin.buffer.read())
         try:
-            return read_table(path, time=time)
+            return read_table(path, time=time, dayfirst=dayfirst)
         except InputError as error:
             raise InputError(str(error).replace(str(path), "stdin")) from error
 
 
-def read_described(source: str, *, time: str | None, missing: str) -> tuple[DataFrame, dict[str, Any]]:
-    """Read a table; print and return what was found in it."""
+def read_described(
+    source: str, *, time: str | None, dayfirst: bool | None, missing: str
+) -> tuple[DataFrame, dict[str, Any]]:
+    """Read a table, which the Forecaster checks; print and return what was found in it."""
     from primecast.frames.dates import frequency_in_words
-    from primecast.frames.validate import ConstantChannelWarning, describe_gaps, validate
+    from primecast.frames.validate import describe_gaps
     from primecast.reporting.describe import stamp
 
-    frame = read(source, time=time)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantChannelWarning)  # `fit` warns
-        checked = validate(frame, missing="error" if missing == "error" else "mask")
-    index = checked.index
+    frame = read(source, time=time, dayfirst=dayfirst)
+    index = frame.index
+    first, last = index.min(), index.max()
     found = {
         "source": "stdin" if source == STREAM else source,
-        "rows": len(checked),
-        "first": str(index[0]),
-        "last": str(index[-1]),
+        "rows": len(frame),
+        "first": str(first),
+        "last": str(last),
         "step": frequency_in_words(index),
         "time_column": index.name,
-        "channels": [str(name) for name in checked.columns],
-        "missing": int(checked.isna().to_numpy().sum()),
+        "channels": [str(name) for name in frame.columns],
+        "missing": int(frame.isna().to_numpy().sum()),
     }
     say(
-        f"{found['source']}: {len(checked)} rows, {found['step']}, from {stamp(index[0])} to {stamp(index[-1])} "
+        f"{found['source']}: {len(frame)} rows, {found['step']}, from {stamp(first)} to {stamp(last)} "
         f"(time column {index.name!r})\n"
-        f"{len(checked.columns)} channels: {format_list(checked.columns)}; {describe_gaps(checked, missing=missing)}"
+        f"{len(frame.columns)} channels: {format_list(frame.columns)}; {describe_gaps(frame, missing=missing)}"
     )
     return frame, found
 

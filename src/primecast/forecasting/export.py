@@ -1,15 +1,15 @@
-"""Models as files that run without primecast: ONNX, and torch's own exported programs.
+"""Export of models to files that run without primecast: ONNX, and torch's exported programs.
 
-    model, forecaster ─> a copy with the primer's features as matrix products ─> torch.export ─> ONNX ─> one file
+    model, fitted state ─> a copy whose primer features are matrix products ─> torch.export ─> ONNX ─> one file
 
-The whole model goes into the graph, with its normalisation and its primer; a forecaster's also with its scaler, so that
-it takes and returns original units, and with what a caller has to know as metadata of the file. The number of windows
-in a batch is free. The user's model is never changed: what is exported is a copy.
+The graph holds the whole model with its normalization and its primer. That of a Forecaster also holds its scaler, so
+that it takes and returns original units; the file's metadata describe inputs and outputs. The batch size is free. The
+user's model is never changed: a copy is exported.
 
-A Fourier transform does not convert to ONNX; models that are made of one are refused with a sentence. Lag features are
-computed by products instead (form "matrix" of `Primer`), which is the same to rounding.
+ONNX has no Fourier transform here, so models that compute one are refused. Lag features are computed by products
+instead (form "matrix" of `Primer`), equal up to rounding.
 
-Letters: b windows in a batch, l look-back, h horizon, n channels, k targets, m time_features, c known covariates.
+Letters: b windows in a batch, l look-back, h horizon, n channels, k targets, m time features, c future covariates.
 """
 
 import copy
@@ -42,7 +42,7 @@ CALENDAR = "hour / 23, day of week (Monday 0) / 6, (day of month - 1) / 30, (day
 
 
 def exportable(model: nn.Module) -> nn.Module:
-    """A copy in eval mode, on the CPU, without gradients, whose primers use nothing but products."""
+    """Return a copy in eval mode, on the CPU, without gradients, whose primers use matrix products only."""
     twin = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     for module in twin.modules():
         if isinstance(module, LeadLag | Instantaneous):
@@ -53,7 +53,10 @@ def exportable(model: nn.Module) -> nn.Module:
 def export_program(
     model: nn.Module, *, lookback: int, horizon: int, channels: int, n_time_features: int = 0
 ) -> torch.export.ExportedProgram:
-    """torch's exported program of a model: `program.module()(x, time_features)`, or `(x)` where n_time_features is 0; any batch."""
+    """Return the exported program of a model for any batch size: `program.module()(x, time_features)`.
+
+    n_time_features: those that the model was created with; 0: the program takes `x` alone.
+    """
     twin = exportable(model)
     dtype = next((p.dtype for p in model.parameters()), torch.get_default_dtype())
     sizes = [(lookback, channels), *([(lookback + horizon, n_time_features)] if n_time_features else [])]
@@ -70,9 +73,10 @@ def export_onnx(
     n_time_features: int = 0,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model as ONNX: inputs `x` (b, l, n) and, unless n_time_features is 0, `time_features` (b, l + h, m); output `forecast`.
+    """Write a model as ONNX: inputs `x` (b, l, n) and `time_features` (b, l + h, m), output `forecast` (b, h, n).
 
-    n_time_features: how many calendar features the model was made with. metadata: written into the file beside our own.
+    n_time_features: those that the model was created with; 0: there is no input `time_features`.
+    metadata: written into the file beside our own.
     """
     program = export_program(
         model, lookback=lookback, horizon=horizon, channels=channels, n_time_features=n_time_features
@@ -123,7 +127,7 @@ def export_state(state: FittedState, path: Path | str) -> None:
 
 
 class InUnits(nn.Module):
-    """A model between its scaler and its inverse: what `Forecaster.predict` does with numbers, as one module."""
+    """A model between its scaler and its inverse: the computation of `Forecaster.predict` as one module."""
 
     mean: Tensor
     std: Tensor
@@ -163,18 +167,18 @@ class InUnits(nn.Module):
         forecast = self.model(((window - mean) / std).float(), time_features).double()
         original = (forecast * std + mean)[..., : self.targets]
         past = window[..., : self.targets]
-        still = self.constant & (past == mean[: self.targets]).all(1, keepdim=True)
-        return torch.where(still, past[:, -1:], original)
+        unchanged = self.constant & (past == mean[: self.targets]).all(1, keepdim=True)
+        return torch.where(unchanged, past[:, -1:], original)
 
 
 # ---------------------------------------------------------------- the exporters
 
 
 def _program(module: nn.Module, inputs: list[Tensor]) -> torch.export.ExportedProgram:
-    """A program for any batch; `inputs` are of one window."""
+    """Return a program for any batch size; `inputs` are of one window."""
     batch = torch.export.Dim("batch", min=1)
     shapes: tuple[Any, ...] = tuple({0: batch} for _ in inputs)
-    if isinstance(module, InUnits) and len(inputs) > 1:  # what follows its first argument is one argument, a tuple
+    if isinstance(module, InUnits) and len(inputs) > 1:  # the others are one argument, a tuple
         shapes = (shapes[0], shapes[1:])
     with _quietly(_name(module), "exported"):
         return torch.export.export(
@@ -203,11 +207,11 @@ def _write_onnx(
 
 
 def _name_the_batch(proto: Any) -> None:
-    """The exporter numbers sizes that are not fixed, such as "s3"; here it is the batch alone, and is called so."""
+    """Rename the batch dimension to "batch": the exporter numbers sizes that are not fixed, such as "s3"."""
     numbered = proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         for size in value.type.tensor_type.shape.dim:
-            if size.dim_param:  # of a value inside it may be a formula, such as "8*s3"
+            if size.dim_param:  # inside the graph it may be a formula, such as "8*s3"
                 size.dim_param = re.sub(rf"\b{re.escape(numbered)}\b", "batch", size.dim_param)
 
 
@@ -217,10 +221,10 @@ def _name(module: nn.Module) -> str:
 
 @contextmanager
 def _quietly(what: str, done: str) -> Iterator[None]:
-    """The exporters warn of their own insides and raise pages; one sentence says which model and why."""
+    """Silence the internal warnings of the exporters; raise their errors as one sentence with model and reason."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it would miss torchvision, of which nothing is used here
+    logger.setLevel(logging.ERROR)  # it misses torchvision, which is not needed here
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -233,18 +237,18 @@ def _quietly(what: str, done: str) -> Iterator[None]:
 
 
 REASONS = {
-    "fft": "it is made of Fourier transforms",
-    "complex": "it is made of Fourier transforms",
-    "Constraints violated": "what it computes depends on how many windows are in a batch",
-    "data-dependent": "what it computes depends on the values it is given",
+    "fft": "it computes Fourier transforms",
+    "complex": "it computes Fourier transforms",
+    "Constraints violated": "its result depends on the batch size",
+    "data-dependent": "its control flow depends on the values of its inputs",
 }
-"""What a sentence of the exporters means."""
+"""Phrases in errors of the exporters, and their meaning."""
 
 
 def _reason(error: BaseException) -> str:
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
-    said = "\n".join(map(str, chain))
-    known = (reason for phrase, reason in REASONS.items() if phrase in said)
+    text = "\n".join(map(str, chain))
+    known = (reason for phrase, reason in REASONS.items() if phrase in text)
     return next(known, next((line.strip() for line in str(chain[-1]).splitlines() if line.strip()), repr(error)))

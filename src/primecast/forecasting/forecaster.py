@@ -1,6 +1,6 @@
 """Forecaster: a table of channels in, their dated future in original units out.
 
-    table ─> read ─> check ─> split 7:1:2 ─> windows ─> train ─> model ─> inverse scale ─> intervals ─> same kind of table
+    table ─> read ─> check ─> split 7:1:2 ─> windows ─> train ─> forecast ─> inverse scale ─> intervals ─> table
 
 The class holds the arguments and the fitted state; the work is done by the modules of this room: `fitting`,
 `prediction`, `backtesting`, `persistence`, `export`, `hub`.
@@ -187,7 +187,7 @@ class Forecaster:
         adaptive: bool = False,
         refit: bool = False,
     ) -> Backtest:
-        """Forecast from the last `windows` origins, `step` rows apart (by default the horizon), and score the forecasts.
+        """Forecast from the last `windows` origins, `step` rows apart (default: the horizon), and score the forecasts.
 
         data:  the rows, by default those of `fit`.
         refit: train anew for each origin, on the rows before it, instead of using this model throughout. Without it,

@@ -139,8 +139,8 @@ def _check_loadable(folder: Path, config: Mapping[str, Any], tensors: Mapping[st
         raise InputError(f"cannot save to {folder}, from where it could not be loaded: {error}") from error
     if not _same(saved.index, index):
         raise InputError(
-            f"cannot save to {folder}: the step and zone of the rows, {describe_step(index)}, have no name from which they "
-            "could be loaded; give the frame an index whose freq has one, such as 'h', 'B' or 'MS', in a zone such as "
+            f"cannot save to {folder}: the step and zone of the rows, {describe_step(index)}, have no name from which "
+            "they could be loaded; give the frame an index whose freq has one, such as 'h', 'B' or 'MS', in a zone such as "
             "'Europe/Berlin'"
         )
     for name, tensor in tensors.items():
@@ -167,14 +167,7 @@ def load_state(folder: Path) -> FittedState:
         arguments.check()
         columns: list[str] = saved.fields["columns"]
         roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
-        n_time_features = _n_time_features(arguments, saved.index, minute=False)
-        # Before 0.2 the minute of the hour was no time feature.
-        minute = saved.fields["time_features"] == n_time_features + 1 and is_subhourly(saved.index)
-        n_time_features += minute
-        if n_time_features != saved.fields["time_features"]:
-            raise InputError(
-                f"it has {saved.fields['time_features']} time features, but its other fields need {n_time_features}"
-            )
+        minute, n_time_features = _check_time_features(saved, arguments)
         kinds = arguments.tensor_kinds(channels=len(roles.channels), n_time_features=n_time_features)
         weights, arrays = saved.tensors(kinds, _array_kinds(saved, roles, arguments.horizon))
         if len(saved.index) < arguments.lookback or not (arrays["scaler.std"] > 0).all():
@@ -198,6 +191,18 @@ def load_state(folder: Path) -> FittedState:
             calibration=arrays["calibration"],
             **{name: saved.fields[name] for name in ("season", "stride", "rows", "facts")},
         )
+
+
+def _check_time_features(saved: "Saved", arguments: Arguments) -> tuple[bool, int]:
+    """Return whether they include the minute of the hour, and their number; before 0.2 they never did."""
+    given = saved.fields["time_features"]
+    allowed = {
+        _n_time_features(arguments, saved.index, minute=minute): minute
+        for minute in ((True, False) if is_subhourly(saved.index) else (False,))
+    }
+    if given not in allowed:
+        raise InputError(f"it has {given} time features, but its other fields need {min(allowed)}")
+    return allowed[given], given
 
 
 def _array_kinds(saved: "Saved", roles: Roles, horizon: int) -> dict[str, str]:

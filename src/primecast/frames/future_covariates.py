@@ -54,7 +54,8 @@ def _numbered(given: pd.DataFrame, names: Sequence[str], ahead: Index) -> pd.Dat
     """Return an array, which has neither dates nor names, as a frame of the rows `ahead`."""
     if given.shape[1] != len(names):
         raise InputError(
-            f"the future array has {given.shape[1]} columns, there are {len(names)} future covariates: {format_list(names)}"
+            f"the future array has {given.shape[1]} columns, there are {len(names)} future covariates: "
+            f"{format_list(names)}"
         )
     return given.iloc[: len(ahead)].set_axis(ahead[: len(given)], axis="index").set_axis(list(names), axis=1)
 

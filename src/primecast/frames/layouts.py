@@ -101,7 +101,7 @@ def _narwhals(what: str) -> Any:
 
 
 def from_native(data: object) -> tuple[pd.DataFrame, str]:
-    """Return any eager data frame as a pandas frame, and its backend; column by column, so that pyarrow is not needed."""
+    """Return any eager frame as a pandas frame, and its backend; column by column, so that pyarrow is not needed."""
     if isinstance(data, pd.DataFrame):
         return data, "pandas"
     kind = f"{type(data).__module__.split('.')[0]}.{type(data).__name__}"

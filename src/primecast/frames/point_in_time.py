@@ -22,7 +22,7 @@ class PointInTimeValues:
 
     filled: the cells as the policy for missing values fills them when all rows are known.
     held:   gaps as the last value before them, which they are until the next value comes.
-    closes: the row of that next value; of a cell without a gap its own row, of a gap that stays open the number of rows.
+    closes: the row of that next value; of a cell without a gap its own row, of an open gap the number of rows.
     """
 
     filled: Float[np.ndarray, "t n"]

@@ -156,8 +156,8 @@ def _time_column(frame: pd.DataFrame, time: str | None, *, path: str | None) -> 
         if holds_dates(frame[name]):
             return str(name)
     raise InputError(
-        f"{path} has no time column: no column of text holds dates in all rows (columns: {format_list(frame.columns)}); "
-        "write them like 2024-01-31 23:00"
+        f"{path} has no time column: no column of text holds dates in all rows "
+        f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00"
     )
 
 

@@ -4,8 +4,8 @@
     WindowBuilder.held_out   to score and analyze: each window reads what was known at its origin
     WindowBuilder.next       the one window whose truth is still to come
 
-Letters: t rows, b windows in a batch, l look-back, h horizon, n channels (targets, then past), m time features, c future
-covariates, w windows.
+Letters: t rows, b windows in a batch, w windows, l look-back, h horizon, n channels (targets, then past), m time
+features, c future covariates.
 """
 
 from dataclasses import dataclass, replace
