@@ -101,7 +101,7 @@ def fit(
     schedule:    of the learning rate, a name in SCHEDULES.
     drop_last:   leave out an epoch's last, short batch. Windows fewer than one batch are one batch all the same.
     parameters:  train only these: the name of a part of the model ("head"), or a predicate over parameter names.
-    lr_factors:  factors on lr for named parts, {"primer": 10.0}; the innermost part a parameter lies in counts.
+    lr_factors:  factors on lr for named parts, {"primer": 10.0}; the innermost part of a parameter counts.
     precision:   a name in PRECISIONS, also for the validation scores.
     device:      "cpu", "cuda", "cuda:1", "mps". Only the CPU is tested; only there a resumed run gives the same bits.
     keep_blocks: see `keep_large_blocks`.

@@ -85,7 +85,7 @@ def select_parameters(model: nn.Module, parameters: Callable[[str], bool] | str 
 
 
 def expand_factors(names: Collection[str], factors: Mapping[str, float]) -> dict[str, float]:
-    """Return the factor on the learning rate of each parameter; the innermost part it lies in counts."""
+    """Return the factor on the learning rate of each parameter; its innermost part counts."""
     expanded = dict.fromkeys(names, 1.0)
     for part in sorted(factors, key=len):  # the innermost part has the longest name
         if not (factors[part] > 0 and math.isfinite(factors[part])):
