@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 def attention_by_loops(q: Tensor, k: Tensor, v: Tensor, filters: Tensor | None = None, modulate: str = "kv") -> Tensor:
     """(b, h, n, k) tensors and F (b, i, j, h * k) or None; one pair at a time."""
-    batch, heads, asking, size = q.shape
+    batch, heads, query_token, size = q.shape
     out = torch.zeros_like(q)
     for b in range(batch):
         for h in range(heads):
-            for i in range(asking):
+            for i in range(query_token):
                 scores, values = [], []
                 for j in range(k.shape[2]):
                     factor = torch.ones_like(q[b, h, i])
@@ -75,24 +75,24 @@ def time_attention_by_loops(
         for h in range(heads):
             for m in range(channels):
                 for i in range(patches):
-                    asking = m * patches + i
+                    query_token = m * patches + i
                     scores, values = [], []
                     for n in range(channels):
                         for j in range(i + 1):
-                            answering = n * patches + j
-                            factor = torch.ones_like(q[b, h, asking])
+                            key_token = n * patches + j
+                            factor = torch.ones_like(q[b, h, query_token])
                             if filters is not None:
-                                factor = filters[b, asking, answering, h * size : (h + 1) * size]
-                            key = (k[b, h, answering] * factor).tolist()
-                            query = q[b, h, asking].tolist()
-                            query = rotate_by_pairs(query, asking if flattened else i)
-                            key = rotate_by_pairs(key, answering if flattened else j)
+                                factor = filters[b, query_token, key_token, h * size : (h + 1) * size]
+                            key = (k[b, h, key_token] * factor).tolist()
+                            query = q[b, h, query_token].tolist()
+                            query = rotate_by_pairs(query, query_token if flattened else i)
+                            key = rotate_by_pairs(key, key_token if flattened else j)
                             score = sum(a * c for a, c in zip(query, key, strict=True))
                             score += (same if m == n else other)[h].item()
                             scores.append(score / math.sqrt(size))
-                            values.append(v[b, h, answering] * factor)
+                            values.append(v[b, h, key_token] * factor)
                     weights = torch.tensor(scores, dtype=q.dtype).softmax(0)
-                    out[b, h, asking] = (weights[:, None] * torch.stack(values)).sum(0)
+                    out[b, h, query_token] = (weights[:, None] * torch.stack(values)).sum(0)
     return out
 
 
@@ -348,14 +348,14 @@ def edge_attention_by_loops(
     filters: Tensor | None = None,
     modulate: str = "kv",
 ) -> Tensor:
-    """(b, h, n, k) tensors, F (b, i, j, h * k) or None, vectors (1 or 2, h, k); one asking node at a time."""
+    """(b, h, n, k) tensors, F (b, i, j, h * k) or None, vectors (1 or 2, h, k); one query_token node at a time."""
     batch, heads, nodes, size = q.shape
     samples = []
     for b in range(batch):
         for h in range(heads):
             for i in range(nodes):
                 scores, values = [], []
-                for j in [answering for asking, answering in edges if asking == i]:
+                for j in [key_token for query_token, key_token in edges if query_token == i]:
                     factor = torch.ones_like(q[b, h, i])
                     if filters is not None:
                         factor = filters[b, i, j, h * size : (h + 1) * size]

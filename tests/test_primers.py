@@ -337,7 +337,7 @@ def test_shared_pairing_has_one_primer_for_all_pairs() -> None:
     assert not torch.allclose(filters[0, 0, 0], filters[1, 0, 0])
 
 
-def test_answering_pairing_has_one_primer_for_each_token_that_answers() -> None:
+def test_key_pairing_has_one_primer_for_each_key_token() -> None:
     made, pooling = primer(), primer(pairing="key")
     pooling.load_state_dict(made.state_dict())
     series = windows()

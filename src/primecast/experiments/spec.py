@@ -177,6 +177,10 @@ def _primer(model: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the identity of a run
 
+REVISIONS = {"directional": 2, "random": 2, "lift": 2, "patchtst": 2}
+"""Mechanisms, kinds of primers and models that were corrected after runs with them: a key holds the number of their
+definition, so that rows of a former one do not count."""
+
 
 def identity(spec: Spec, resolved: ResolvedSpec, fingerprint: str) -> dict[str, Any]:
     """Return the fields of a row that say what was run, with every setting and its defaults written out."""
@@ -193,12 +197,20 @@ def identity(spec: Spec, resolved: ResolvedSpec, fingerprint: str) -> dict[str, 
     if resolved.train_horizon != spec.horizon:
         training["train_horizon"] = resolved.train_horizon
     loss_options = _defaults(LOSSES[resolved.loss]) | resolved.loss_options
+    named = {spec.model, str(model.get("mechanism")), str((model.get("primer") or {}).get("kind"))}
+    revisions = {name: revision for name, revision in REVISIONS.items() if name in named}
     return {
         **{name: getattr(spec, name) for name in ("dataset", "model", "horizon", "lookback", "seed", "preset")},
         "variant": spec.variant,
         "attention": resolved.attention,
         "fingerprint": fingerprint,
-        "settings": {"model": model, "training": training, "loss": resolved.loss, "loss_options": loss_options},
+        "settings": {
+            "model": model,
+            "training": training,
+            "loss": resolved.loss,
+            "loss_options": loss_options,
+            **({"revisions": revisions} if revisions else {}),
+        },
         "probes": {name: {} for name in resolved.probes},
     }
 
@@ -228,6 +240,7 @@ def key_of(fields: Mapping[str, Any]) -> str:
         "loss": settings["loss"],
         "probes": sorted(fields["probes"]),
         "settings": changed,
+        **({"revisions": settings["revisions"]} if "revisions" in settings else {}),
     }
     text = json.dumps(_canonical(identity), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
