@@ -348,7 +348,7 @@ def test_key_pairing_has_one_primer_for_each_key_token() -> None:
     assert not torch.allclose(filters[:, 0, 0], filters[:, 0, 1])
 
 
-def test_a_random_primer_is_drawn_from_its_seed_and_frozen_unless_free() -> None:
+def test_vectors_of_pairs_are_drawn_from_the_seed_and_only_those_of_kind_table_are_learned() -> None:
     first, again, other = (primer("random", seed=s).first[0].get_buffer("table") for s in (1, 1, 2))
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert abs(float(first.mean()) - 1) < 0.1

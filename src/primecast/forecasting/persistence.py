@@ -64,6 +64,7 @@ FORMER_NAMES = {
     "channel_vectors": "channel_embeddings",
     "prime-free": "prime-table",
     "free": "table",
+    "answering": "key",
 }
 """Fields, arguments, attentions and kinds of a primer in folders saved before 0.2, and their names of today."""
 
