@@ -38,7 +38,7 @@ TRACKED = 1000
 def check_levels(levels: object) -> list[float]:
     """Return the levels in per cent, each once, in rising order.
 
-    A level below 1 is refused: it is mostly a fraction, and means 80 where it says 0.8.
+    A level below 1 is refused: it is mostly a fraction, 0.8 for 80.
     """
     if isinstance(levels, str) or not isinstance(levels, Iterable):
         raise InputError(f"level is {levels!r}; it must be a list of per cents, such as [80, 95]")

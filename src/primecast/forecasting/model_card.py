@@ -64,11 +64,6 @@ def model_card(facts: Mapping[str, Any]) -> str:
     data, model, scores = facts["data"], facts["model"], facts["scores"]
     periods = "\n".join(f"| {name} | {first} | {last} |" for name, (first, last) in data["periods"].items())
     covariates = [f"{role}: {', '.join(data[role])}" for role in ("past", "future") if data[role]]
-    intervals = [
-        f"| {level} % | {100 * fraction:.1f} % |"
-        for level, fraction in facts["coverage"].items()
-        if fraction is not None
-    ]
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     return f"""---
 library_name: primecast
@@ -100,15 +95,7 @@ its mean and standard deviation in the training rows):
 | this model | {scores["mse"]:.4f} | {scores["mae"]:.4f} |
 | last season repeated ({data["season"]} steps) | {scores["naive_mse"]:.4f} | {scores["naive_mae"]:.4f} |
 
-## Intervals
-
-Split-conformal, per channel and step, from the errors of {facts["calibration"]} held-out windows. Coverage of the test
-rows, with the errors of the validation rows alone:
-
-| level | truths inside |
-|---|---|
-{chr(10).join(intervals) if intervals else "| - | too few held-out windows |"}
-
+{_intervals(facts)}
 ## Use
 
     from primecast import Forecaster
@@ -120,4 +107,21 @@ places or years, nor for decisions in which a single wrong forecast does harm; i
 future ones.
 
 Trained with {versions}.
+"""
+
+
+def _intervals(facts: Mapping[str, Any]) -> str:
+    intervals = [
+        f"| {level} % | {100 * fraction:.1f} % |"
+        for level, fraction in facts["coverage"].items()
+        if fraction is not None
+    ]
+    return f"""## Intervals
+
+Split-conformal, per channel and step, from the errors of {facts["calibration"]} held-out windows. Coverage of the test
+rows, with the errors of the validation rows alone:
+
+| level | truths inside |
+|---|---|
+{chr(10).join(intervals) if intervals else "| - | too few held-out windows |"}
 """

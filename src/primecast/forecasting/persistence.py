@@ -141,8 +141,8 @@ def _check_loadable(folder: Path, config: Mapping[str, Any], tensors: Mapping[st
     if not _same(saved.index, index):
         raise InputError(
             f"cannot save to {folder}: the step and zone of the rows, {describe_step(index)}, have no name from which "
-            "they could be loaded; give the frame an index whose freq has one, such as 'h', 'B' or 'MS', in a zone such as "
-            "'Europe/Berlin'"
+            "they could be loaded; give the frame an index whose freq has one, such as 'h', 'B' or 'MS', in a zone "
+            "such as 'Europe/Berlin'"
         )
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():

@@ -69,7 +69,7 @@ def holds_dates(column: "pd.Series[str]") -> bool:
 
 
 def _resolve_dayfirst(column: "pd.Series[str]", dayfirst: bool | None) -> bool | None:
-    """Return how all rows are read: by a row that has one reading only, else as `dayfirst` says; None: no question."""
+    """Return how all rows are read: by a row that has one reading only, else by `dayfirst`; None: no question."""
     if not (len(column) and isinstance(column.iloc[0], str) and re.match(DAY_OR_MONTH, column.iloc[0])):
         return None
     numbers = column.str.extract(DAY_OR_MONTH).astype(float)
