@@ -133,7 +133,7 @@ class TimerXL(nn.Module):
     patch:  steps of a patch; it must divide the look-back. Without a primer the weights depend on neither look-back
             nor (rolling) horizon, and windows of any number of patches can be given.
     n_time_features: accepted and ignored: Timer-XL has no tokens of time features.
-    d_ff:   4 d_model when None. norm: see layers.NORMS; at each roll the window is normalised anew.
+    d_ff:   4 d_model when None. norm: see layers.NORMS; at each roll the window is normalized again.
     rotary: a name in ROTARY. head: a name in HEADS. mechanism: a name in TIME_MECHANISMS.
     modulate, zero_output, primer: as in iTransformer; a primer is one of pairs of channels, and so are the pairs it
             exempts (prime_self, sparsity).
