@@ -214,7 +214,7 @@ def table_filters_by_loops(
 def directional_by_loops(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, filters: np.ndarray, *, heads: int, w: float, gamma: float
 ) -> np.ndarray:
-    """SDformer's attention, one number at a time: tokens (b, n, d), F (b, n, n, d); sample variances, no 1 / sqrt(k)."""
+    """SDformer's attention, one number at a time: tokens (b, n, d), F (b, n, n, d); sample variances."""
     batch, tokens, width = q.shape
     size = width // heads
 
