@@ -20,7 +20,16 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "primecast"
-OUTSIDE = ("README.md", "RESULTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE", "results/*.*")
+OUTSIDE = (
+    "README.md",
+    "RESULTS.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CITATION.cff",
+    "LICENSE",
+    "results/*.*",
+)
 FOLDERS = (
     "nn",
     "models",
