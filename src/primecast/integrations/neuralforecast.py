@@ -35,7 +35,8 @@ except ImportError as error:
 
 
 OWN_ARGUMENTS = {"attention", "primer", "hidden_size", "n_heads", "e_layers", "d_ff", "dropout", "norm"}
-"""Arguments of the network; all others go to neuralforecast's base class."""
+NOT_OF_BASE = OWN_ARGUMENTS | {"self", "__class__", "trainer_kwargs"}
+"""Names in the constructor that are not passed on to neuralforecast's base class; all others are."""
 
 
 class PrimeITransformer(BaseModel):
@@ -97,9 +98,7 @@ class PrimeITransformer(BaseModel):
         dataloader_kwargs: dict[str, Any] | None = None,
         **trainer_kwargs: Any,
     ) -> None:
-        not_of_base = OWN_ARGUMENTS | {"self", "__class__", "trainer_kwargs", "not_of_base"}
-        super().__init__(**{k: v for k, v in locals().items() if k not in not_of_base}, **trainer_kwargs)
-        asked: dict[str, Any] = {} if primer is None else {"primer": primer}
+        super().__init__(**{k: v for k, v in locals().items() if k not in NOT_OF_BASE}, **trainer_kwargs)
         self.known = n_series * len(futr_exog_list or ())
         self.network = create_model(
             "itransformer",
@@ -114,7 +113,7 @@ class PrimeITransformer(BaseModel):
             dropout=dropout,
             norm=norm,
             attention=attention,
-            **asked,
+            **({} if primer is None else {"primer": primer}),
         )
 
     def forward(self, windows_batch: Mapping[str, Tensor | None]) -> Tensor:
