@@ -113,7 +113,7 @@ class PrimeITransformer(BaseModel):
             dropout=dropout,
             norm=norm,
             attention=attention,
-            **({} if primer is None else {"primer": primer}),
+            **_given(primer=primer),
         )
 
     def forward(self, windows_batch: Mapping[str, Tensor | None]) -> Tensor:
@@ -127,6 +127,10 @@ class PrimeITransformer(BaseModel):
             time_features = shift_future_covariates(_columns(future), known=self.known, lookback=y.shape[1])
         forecast = self.network(x, time_features)[..., : self.n_series]
         return forecast.reshape(len(y), self.h, -1)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _columns(exogenous: Tensor) -> Tensor:
