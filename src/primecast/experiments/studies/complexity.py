@@ -57,6 +57,7 @@ def variants(densities: Iterable[float]) -> Variants:
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
+    frame = frame[frame["model"] == "gat"]  # files of before have the runs of many_channels, too
     runs = _costs(frame)
     lines = [
         {"density": f"{density:.0%}", "attention": attention, "seeds": len(part), **cost_columns(part)}
