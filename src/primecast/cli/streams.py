@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from primecast.errors import InputError, format_list
+from primecast.errors import InputError, format_list, unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -68,9 +68,11 @@ def read_described(
 ) -> tuple[DataFrame, dict[str, Any]]:
     """Read a table, which the Forecaster checks; print and return what was found in it."""
     from primecast.frames.dates import frequency_in_words
-    from primecast.frames.validate import describe_gaps
+    from primecast.frames.validate import POLICIES, describe_gaps
     from primecast.reporting.describe import stamp
 
+    if missing not in POLICIES:
+        raise unknown("policy for missing values", missing, POLICIES)
     frame = read(source, time=time, dayfirst=dayfirst)
     index = frame.index
     first, last = index.min(), index.max()
