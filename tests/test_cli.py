@@ -113,7 +113,8 @@ def test_a_study_goes_from_specs_to_table_and_figure(
 ) -> None:
     settings = {"epochs": 1, "d_model": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
     sizes: dict[str, Any] = {"horizon": 7, "lookback": 13, "settings": settings}
-    specs = [Spec(dataset="nyc-weather", attention=name, variant=name, **sizes) for name in ("standard", "prime")]
+    variants = {"100 %": "standard", "0 %": "prime"}  # as the study names them: pairs without a primer
+    specs = [Spec(dataset="nyc-weather", attention=a, variant=v, **sizes) for v, a in variants.items()]
     monkeypatch.setattr("primecast.experiments.studies.sparsity.specs", lambda quick=False: specs)
     folders = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "results")]
     assert call(monkeypatch, "study", "sparsity", "--plan", *folders) == 0
