@@ -4,7 +4,7 @@ The site mirrors the repository: docs/ becomes its root, README.md its home page
 CONTRIBUTING.md and results/ keep their places. Links in the sources are those of the repository, so that they work
 there too; here they are translated. The pages of the API reference list the modules of each folder of the package and
 are generated, so that no module can be forgotten. MkDocs calls the functions `on_...`; griffe, which reads the
-docstrings, calls `Doctests`.
+docstrings, calls `Docstrings`.
 """
 
 import ast
@@ -44,6 +44,9 @@ FOLDERS = (
     "integrations",
 )
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+ARGUMENT = re.compile(r"^(?!Letters|Example)(\w+(?:, \w+)*): +(?=\S)")
+ARGUMENTS = re.compile(r"(?<=\n\n)(?:^(?!Letters|Example)\w+(?:, \w+)*: +\S.*\n?(?:^ +\S.*\n?)*)+", flags=re.MULTILINE)
+"""Lines `name: meaning`, continued by indented ones, after an empty line."""
 DOCTEST = re.compile(r"(?:^>>> .*\n?(?:^(?!>>> )\S.*\n?|^ {2,}.*\n?)*)+", flags=re.MULTILINE)
 FENCE = re.compile(r"(^```.*?^```$)", flags=re.DOTALL | re.MULTILINE)
 
@@ -125,10 +128,15 @@ def summary(folder: str) -> str:
     return text.partition("\n\n")[0].replace("\n", " ")
 
 
-class Doctests(Extension):
-    """Show the doctests of a docstring as code."""
+class Docstrings(Extension):
+    """Show the doctests of a docstring as code, and its lines `name: meaning` as a list."""
 
     def on_instance(self, *, obj: Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
             text = DOCTEST.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", obj.docstring.value)
-            obj.docstring.value = text
+            obj.docstring.value = ARGUMENTS.sub(as_list, text)
+
+
+def as_list(found: re.Match[str]) -> str:
+    lines = [ARGUMENT.sub(r"- **\1**: ", line) for line in found[0].splitlines()]
+    return "\n".join(line if line.startswith("- ") else f"  {line.strip()}" for line in lines) + "\n"
