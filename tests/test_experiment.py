@@ -113,8 +113,8 @@ def test_a_row_says_what_was_run_and_can_be_written_as_json() -> None:
     row = whole.fields
     assert json.loads(json.dumps(row)) == row
     expected = (
-        "key variant fingerprint dataset model attention horizon lookback seed preset mse mae val_mse val_mae windows epochs "
-        "best_epoch steps parameters overhead overhead_of_attention seconds seconds_per_epoch peak_mib hardware "
+        "key variant fingerprint dataset model attention horizon lookback seed preset mse mae val_mse val_mae windows "
+        "epochs best_epoch steps parameters overhead overhead_of_attention seconds seconds_per_epoch peak_mib hardware "
         "versions channel_mse channel_mae step_mse step_mae settings probes"
     )
     assert set(expected.split()) == set(row)
@@ -216,8 +216,8 @@ def test_an_argument_that_is_added_later_does_not_change_a_key(monkeypatch: pyte
 
     class Grown(build):  # type: ignore[misc, valid-type]
         def __init__(
-            self, *, lookback: int, horizon: int, channels: int, n_time_features: int = 0, d_model: int = 128, n_heads: int = 8,
-            n_layers: int = 2, d_ff: int | None = None, dropout: float = 0.1, activation: str = "gelu",
+            self, *, lookback: int, horizon: int, channels: int, n_time_features: int = 0, d_model: int = 128,
+            n_heads: int = 8, n_layers: int = 2, d_ff: int | None = None, dropout: float = 0.1, activation: str = "gelu",
             norm: str = "instance", mechanism: str = "dot", modulate: str = "kv", zero_output: bool = False,
             primer: Any = None, new: str = "neutral",
         ) -> None:  # fmt: skip

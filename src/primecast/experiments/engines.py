@@ -171,7 +171,7 @@ def work() -> None:
 
 
 def _end_with(pipe: int, writing: threading.Lock) -> None:
-    """Exit when a read returns, which means that the other end is gone; a row that is being written is finished first."""
+    """Exit when the other end is gone, which is when a read returns; finish a row that is being written first."""
     os.read(pipe, 1)
     with writing:
         os._exit(1)
