@@ -409,7 +409,10 @@ BAD_CSV = {
     "too few columns": ("date,OT\n2020-01-01,1\n2020-01-02,1\n", "2 rows of 2 channels .* but gave 2 rows of 1"),
     "too few rows": ("date,a,OT\n2020-01-01,1,2\n", "2 rows of 2 channels .* but gave 1 rows of 2"),
     "a word": ("date,a,OT\n2020-01-01,1,2\n2020-01-02,x7,2\n", r"column 'a' of weather\.csv .*row 1 holds 'x7'"),
-    "a bad date": ("date,a,OT\n2020-01-01,1,2\nyesterday,1,2\n", "column 'date' .*'yesterday' in row 1"),
+    "a bad date": (
+        "date,a,OT\n2020-01-01,1,2\nyesterday,1,2\n",
+        r"row 1 of weather\.csv holds .'date': 'yesterday'., which is no date",
+    ),
     "ragged rows": ("date,a,OT\n2020-01-01,1,2\n2020-01-02,1,2,3,4\n", r"weather\.csv is not a table"),
     "nothing": ("", r"weather\.csv is not a table"),
 }

@@ -24,9 +24,8 @@ from primecast.analysis.synthetic_recovery import (
     synthetic_recovery,
     untrained,
 )
-from primecast.data import Dataset, Splits, lagged_system, load_dataset, split
+from primecast.data import CATALOG, Dataset, Splits, lagged_system, load_dataset, split
 from primecast.data.catalog import fetch
-from primecast.data.entries import SYNTHETIC
 from primecast.data.synthetic import SYSTEMS, system
 from primecast.errors import InputError
 from primecast.models import create_model
@@ -406,10 +405,10 @@ def test_systems_are_data_sets_known_by_name() -> None:
     for name in SYSTEMS:
         dataset, truth = load_dataset(name), system(name).truth
         assert dataset.name == name and not dataset.time_features
-        assert dataset.values.shape == (SYNTHETIC[name].rows, len(truth.kind))
+        assert dataset.values.shape == (CATALOG[name].rows, len(truth.kind))
         assert dataset.fingerprint == load_dataset(name).fingerprint
         dataset.values[:] = 0
         assert load_dataset(name).values.any()
     assert len({load_dataset(name).fingerprint for name in SYSTEMS}) == len(SYSTEMS)
-    with pytest.raises(InputError, match="need not be fetched: it is made by primecast"):
+    with pytest.raises(InputError, match="need not be fetched: primecast computes it"):
         fetch("synthetic-noisy-0")

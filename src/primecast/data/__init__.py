@@ -1,11 +1,10 @@
 """Benchmark data: sets known by name, windows to train on, synthetic systems whose truth is known.
 
-`windows` splits, scales and cuts a series; `entries` lists the data sets, `catalog` loads and fetches them, `formats`
-reads their files. May import: errors.
+`windows` splits, scales and cuts a series; `catalog` loads and fetches the sets of catalog.toml, `formats` reads their
+files. May import: errors.
 """
 
-from primecast.data.catalog import cache_folder, fetch, load_dataset
-from primecast.data.entries import CATALOG, Entry
+from primecast.data.catalog import CATALOG, Entry, cache_folder, fetch, load_dataset
 from primecast.data.nyc import UNITS, nyc_weather, unit_of
 from primecast.data.synthetic import SyntheticSystem, Truth, lagged_system
 from primecast.data.windows import Batch, Cuts, Dataset, Fixed, Ratio, Scaler, Splits, Windows, calendar_features, split

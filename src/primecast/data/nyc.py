@@ -10,14 +10,10 @@ Wind direction stays as published: degrees, 360 for north, 0 exactly when it is 
 circular, so a forecast error around north looks larger than it is; so does an interpolated value there.
 """
 
-import io
-import lzma
 from importlib.resources import files
 
 import numpy as np
 import pandas as pd
-
-from primecast.data.formats import RawTable
 
 FILE = "nyc-weather.csv.xz"
 UNITS = {
@@ -35,19 +31,11 @@ UNITS = {
 
 def nyc_weather() -> pd.DataFrame:
     """Return the embedded frame, gaps included: 8730 UTC hours by 24 channels; `attrs["units"]` has their units."""
-    text = lzma.decompress((files("primecast.data") / FILE).read_bytes()).decode()
-    frame = pd.read_csv(io.StringIO(text), index_col="time").astype(np.float64)
+    with (files("primecast.data") / FILE).open("rb") as file:
+        frame = pd.read_csv(file, compression="xz", index_col="time").astype(np.float64)
     frame.index = pd.DatetimeIndex(pd.to_datetime(frame.index, utc=True), freq="h")
     frame.attrs["units"] = {channel: unit_of(channel) for channel in frame.columns}
     return frame
-
-
-def nyc_weather_table() -> RawTable:
-    """Return the same for the catalog, its gaps filled by interpolation in time."""
-    frame = nyc_weather().interpolate(method="time").ffill().bfill()
-    # Row by row in memory, as files are read: the last bits of a mean depend on it.
-    values = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
-    return RawTable(values, pd.DatetimeIndex(frame.index), tuple(frame.columns))
 
 
 def unit_of(channel: str) -> str:

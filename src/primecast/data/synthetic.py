@@ -100,11 +100,10 @@ def lagged_system(
     return SyntheticSystem(dataset=dataset, truth=_truth(groups))
 
 
-SYSTEM_ROWS = 10_000
 SYSTEMS: dict[str, Callable[[], SyntheticSystem]] = {
-    "synthetic-lagged-0": partial(lagged_system, rows=SYSTEM_ROWS, seed=0),
-    "synthetic-lagged-1": partial(lagged_system, rows=SYSTEM_ROWS, seed=1),
-    "synthetic-noisy-0": partial(lagged_system, rows=SYSTEM_ROWS, seed=0, noise=1.0),
+    "synthetic-lagged-0": partial(lagged_system, rows=10_000, seed=0),
+    "synthetic-lagged-1": partial(lagged_system, rows=10_000, seed=1),
+    "synthetic-noisy-0": partial(lagged_system, rows=10_000, seed=0, noise=1.0),
 }
 """Systems known by name, as the catalog lists them; noisy: the noise of a follower is as large as its driver."""
 
