@@ -545,17 +545,17 @@ def test_a_file_that_is_no_state_is_refused_and_kept(tmp_path: Path) -> None:
     [
         (
             {"moments/head.bias/exp_avg": torch.ones(1)},
-            r"moments/head\.bias/exp_avg is float32\[1\], where .* float32\[3\]",
+            r"moments/head\.bias/exp_avg is float32\[1\] there and float32\[3\] in the model",
         ),
-        ({"moments/head.bias/exp_avg": torch.ones(3).double()}, r"moments/head\.bias/exp_avg is float64\[3\], where"),
-        ({"moments/head.bias/step": None}, r"moments/head\.bias/step is missing, where the run has float32\[\]"),
-        ({"moments/gone/step": torch.zeros(())}, r"moments/gone/step is float32\[\], where the run has nothing"),
-        ({"weights/head.bias": torch.ones(4)}, r"weights/head\.bias is float32\[4\], where the run has float32\[3\]"),
-        ({"best/head.bias": None}, r"best/head\.bias is missing, where the run has float32\[3\]"),
-        ({"generators/shuffle": None}, r"generators/shuffle is missing, where the run has uint8\["),
-        ({"generators/dropout/cpu/0": torch.ones(3).byte()}, r"generators/dropout/cpu/0 is uint8\[3\], where the run"),
+        ({"moments/head.bias/exp_avg": torch.ones(3).double()}, r"moments/head\.bias/exp_avg is float64\[3\] there"),
+        ({"moments/head.bias/step": None}, r"moments/head\.bias/step is missing there and float32\[\]"),
+        ({"moments/gone/step": torch.zeros(())}, r"moments/gone/step is float32\[\] there and missing in the model"),
+        ({"weights/head.bias": torch.ones(4)}, r"weights/head\.bias is float32\[4\] there and float32\[3\]"),
+        ({"best/head.bias": None}, r"best/head\.bias is missing there and float32\[3\]"),
+        ({"generators/shuffle": None}, r"generators/shuffle is missing there and uint8\["),
+        ({"generators/dropout/cpu/0": torch.ones(3).byte()}, r"generators/dropout/cpu/0 is uint8\[3\] there"),
         ({"generators/shuffle": "zeros"}, r"a random generator refuses its state"),
-        ({"unknown": torch.ones(2)}, r"unknown is float32\[2\], where the run has nothing"),
+        ({"unknown": torch.ones(2)}, r"unknown is float32\[2\] there and missing in the model"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -576,25 +576,15 @@ def test_a_state_with_other_tensors_than_the_run_is_refused_before_it_is_used(
     assert same(weights(model), weights(Tiny()))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"epoch": 99}, {"epoch": 1}, {"epoch": "2"}, {"step": -1}, {"step": 4}, {"step": 10**30}, {"steps": 5},
-        {"windows": 0}, {"best_epoch": 7}, {"best_epoch": 0}, {"failures": 1}, {"finished": True},
-        {"loss_sum": float("nan")}, {"seconds": None}, {"rows": []}, {"rows": [{}]}, {"rows": 3}, {"extra": 1},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_a_state_that_stands_where_no_run_can_stand_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize("change", [{"rows": [{}]}, {"rows": 3}, {"extra": 1}], ids=str)
+def test_a_state_whose_progress_has_other_fields_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     interrupted(tmp_path, at_call=7)
     (tmp_path / "state.previous.safetensors").unlink()
     path = tmp_path / "state.safetensors"
     tensors, metadata = load_tensors(path)
     metadata["progress"] = json.dumps(json.loads(metadata["progress"]) | change)
     rewrite(path, tensors, metadata)
-    with pytest.raises(
-        InputError, match=r"is damaged: its (settings or its )?progress (cannot be read|contradicts itself);"
-    ):
+    with pytest.raises(InputError, match=r"is damaged: its settings or its progress cannot be read;"):
         train_tiny(loss=mse, state=tmp_path)
 
 

@@ -15,7 +15,7 @@ from primecast.frames.validate import POLICIES
 from primecast.models import MODELS, attention_options, create_model, default_attention, reads_time_features
 from primecast.nn.losses import create_loss
 from primecast.nn.primer import seeded
-from primecast.storage.tensors import describe_tensor
+from primecast.storage.tensors import describe_tensors
 from primecast.training.device import PRECISIONS
 from primecast.training.optimizer import SCHEDULES
 from primecast.training.progress import PROGRESS
@@ -110,7 +110,7 @@ class Arguments:
                 model = self.build_model(channels=channels, n_time_features=n_time_features)
         except NotImplementedError:  # gat draws its graph while it is built
             model = self.build_model(channels=channels, n_time_features=n_time_features)
-        return {name: describe_tensor(tensor) for name, tensor in model.state_dict().items()}
+        return describe_tensors(model.state_dict())
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:

@@ -7,16 +7,27 @@ the old file as it was; a file that cannot be read is refused with one sentence 
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from primecast.errors import InputError
 
 
+@contextmanager
+def refuse_os_errors(action: str) -> Iterator[None]:
+    """Turn an error of the operating system into an InputError: "cannot `action`: No such file or directory"."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot {action}: {error.strerror or error}") from error
+
+
 def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Write the file so that it holds either its old content or all of `data`, whatever happens in between."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with refuse_os_errors(f"write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("xb") as file:
@@ -26,20 +37,12 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        _flush_folder(path.parent)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush the rename itself, which is an entry of the folder; Windows does not open folders."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        if os.name != "nt":  # flush the rename itself, an entry of the folder; Windows does not open folders
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -50,9 +53,9 @@ def write_json(path: Path, value: object) -> None:
 
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file."""
+    with refuse_os_errors(f"read {path}"):
+        text = path.read_bytes()
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error

@@ -8,6 +8,7 @@ configuration, too: whichever weights are there, the configuration that belongs 
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from primecast.errors import InputError
-from primecast.storage.atomic import read_json, write_bytes_atomically, write_json
+from primecast.storage.atomic import read_json, refuse_os_errors, write_bytes_atomically, write_json
 
 # ---------------------------------------------------------------- tensors
 
@@ -34,39 +35,26 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """Return the sha256 of names, dtypes, shapes and bytes of the tensors, and of the metadata."""
-    header = json.dumps([_describe_all(tensors), dict(metadata)], sort_keys=True)
+    header = json.dumps([describe_tensors(tensors), dict(metadata)], sort_keys=True)
     digest = hashlib.sha256(header.encode())
     for name in sorted(tensors):
         digest.update(tensors[name].detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
-DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64",
-    "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
-}  # fmt: skip
-"""Names of dtypes in safetensors and in torch."""
-
-
 def load_tensors(path: Path, expected: Mapping[str, str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and the metadata of a safetensors file; its header is checked before anything is read.
+    """Return the tensors and the metadata of a safetensors file; sizes are checked before anything is read.
 
     expected: the tensors it must hold, no more and no less, as {"name": "float32[5, 3]"}; they must also be finite.
     """
     try:
-        with safe_open(path, framework="pt") as file:
+        with refuse_os_errors(f"read {path}"), safe_open(path, framework="pt") as file:
+            mapped = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if expected is not None:
-                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-                found = {
-                    name: f"{DTYPES.get(part.get_dtype(), part.get_dtype())}{list(part.get_shape())}"
-                    for name, part in slices.items()
-                }
-                _check_tensors(found, expected, source=str(path))
+                _check_tensors(describe_tensors(mapped), expected, source=str(path))
             # Copies, so that nothing stays mapped to a file that may be replaced.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            tensors = {name: tensor.clone() for name, tensor in mapped.items()}
             metadata = dict(file.metadata() or {})
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except SafetensorError as error:
         raise InputError(f"{path} is not a whole safetensors file: {error}") from error
     for name, tensor in tensors.items() if expected is not None else ():
@@ -77,7 +65,7 @@ def load_tensors(path: Path, expected: Mapping[str, str] | None = None) -> tuple
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, source: str) -> None:
     """Copy the tensors into the model if they are this model's; `source` names them in the error message."""
-    _check_tensors(_describe_all(tensors), _describe_all(model.state_dict()), source=source)
+    _check_tensors(describe_tensors(tensors), describe_tensors(model.state_dict()), source=source)
     model.load_state_dict(dict(tensors))
 
 
@@ -86,22 +74,26 @@ def describe_tensor(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-def _describe_all(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return `describe_tensor` of each."""
     return {name: describe_tensor(tensor) for name, tensor in tensors.items()}
 
 
-def _check_tensors(found: Mapping[str, str], expected: Mapping[str, str], *, source: str) -> None:
-    differences = [
+def find_differences(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
+    """Return a text for each tensor that is missing, unexpected or of another dtype or shape."""
+    return [
         f"{name} is {found.get(name, 'missing')} there and {expected.get(name, 'missing')} in the model"
         for name in [*expected, *sorted(found.keys() - expected.keys())]
         if found.get(name) != expected.get(name)
     ]
-    if differences:
-        shown = "; ".join(differences[:3])
+
+
+def _check_tensors(found: Mapping[str, str], expected: Mapping[str, str], *, source: str) -> None:
+    if differences := find_differences(found, expected):
         rest = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise InputError(
-            f"{source} holds the weights of another model: {shown}{rest}; create the model with the settings it was "
-            "trained with"
+            f"{source} holds the weights of another model: {'; '.join(differences[:3])}{rest}; create the model with "
+            "the settings it was trained with"
         )
 
 
@@ -156,16 +148,11 @@ def _present(folder: Path, form: str) -> dict[str, Any] | None:
     config = read_json(path)
     if not isinstance(config, dict) or config.get("form") != form:
         raise InputError(f"{path} was not written by primecast for a {form}: save into a folder of its own")
-    try:
-        own = open_folder(folder, form=form)
-        return {"form": form, "sha256": _digest(folder / WEIGHTS), **own}
-    except InputError:
-        return None
+    with suppress(InputError):
+        return {"form": form, "sha256": _digest(folder / WEIGHTS), **open_folder(folder, form=form)}
+    return None
 
 
 def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    with refuse_os_errors(f"read {path}"), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,6 @@ Letters: w windows.
 """
 
 import json
-import math
 import shutil
 import sys
 import warnings
@@ -23,7 +22,8 @@ from jaxtyping import Int64
 from torch import Tensor, nn
 
 from primecast.errors import InputError
-from primecast.storage.tensors import checksum, describe_tensor, load_tensors, load_weights, save_tensors
+from primecast.storage.atomic import refuse_os_errors
+from primecast.storage.tensors import checksum, describe_tensors, find_differences, load_tensors, save_tensors
 from primecast.training.distributed import ProcessGroup
 from primecast.training.optimizer import Adam
 from primecast.training.settings import TrainingSettings
@@ -87,22 +87,6 @@ class TrainingProgress:
         values = json.loads(text)
         return cls(**values | {"rows": [EpochRow(**row) for row in values["rows"]]})
 
-    def is_consistent(self, settings: TrainingSettings, *, steps: int) -> bool:
-        """Return whether a run with these settings, of so many steps per epoch, can be at this point."""
-        done = len(self.rows)
-        numbers = [self.loss_sum, self.seconds, *(value for row in self.rows for value in asdict(row).values())]
-        return (
-            all(math.isfinite(number) for number in numbers)
-            and [row.epoch for row in self.rows] == list(range(1, done + 1))
-            and self.epoch == done + 1 <= settings.epochs + 1
-            and 0 <= self.step < steps
-            and self.steps == done * steps + self.step
-            and (self.windows > 0) == (self.step > 0)
-            and min(done, 1) <= self.best_epoch <= done
-            and self.failures == done - self.best_epoch
-            and self.finished == (done == settings.epochs or self.failures >= settings.patience)
-        )
-
 
 class TrainingRun:
     """Everything that changes during training.
@@ -158,48 +142,44 @@ class TrainingRun:
 
     def save(self) -> None:
         """Write the state, if there is a folder for it, as one file."""
-        if self.settings.state is None:
+        folder = self.settings.state
+        if folder is None:
             return
         generators = {kind: self.group.gather(state) for kind, state in _dropout_generators(self.device).items()}
         if not self.group.is_main:
             return
-        tensors = {f"weights/{name}": tensor for name, tensor in self.model.state_dict().items()}
-        tensors |= {f"best/{name}": tensor for name, tensor in self.best_weights.items()}
-        for name, moments in self.optimizer.moments.items():
-            tensors |= {f"moments/{name}/{kind}": moment for kind, moment in moments.items()}
+        tensors = {**self._tensors(), "generators/shuffle": self.epoch_shuffle}
         for kind, states in generators.items():
             tensors |= {f"generators/dropout/{kind}/{rank}": state for rank, state in enumerate(states)}
-        tensors["generators/shuffle"] = self.epoch_shuffle
         texts = {"settings": json.dumps(self.description), "progress": json.dumps(asdict(self.progress))}
         metadata = {"format": STATE_FORMAT, **texts}
         metadata["sha256"] = checksum(tensors, metadata)
         if self.keeps_newest:
-            _keep(self.settings.state / STATE_FILE, self.settings.state / PREVIOUS_FILE)
-        save_tensors(self.settings.state / STATE_FILE, tensors, metadata)
+            _keep(folder / STATE_FILE, folder / PREVIOUS_FILE)
+        save_tensors(folder / STATE_FILE, tensors, metadata)
         self.keeps_newest = True
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that training changes, by their names in the state; not copies."""
+        tensors = {f"weights/{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors |= {f"best/{name}": tensor for name, tensor in self.best_weights.items()}
+        for name, moments in self.optimizer.moments.items():
+            tensors |= {f"moments/{name}/{kind}": moment for kind, moment in moments.items()}
+        return tensors
 
     def resume(self) -> bool:
         """Continue the state in the folder; False if there is none, an error if it is damaged or another run's."""
-        if self.settings.state is None:
-            return False
-        found = self._read_newest(self.settings.state)
+        found = None if self.settings.state is None else self._read_newest(self.settings.state)
         if found is None:
             return False
         path, tensors, self.progress = found
         try:
-            for name, state in _under("generators/dropout/", tensors).items():
-                kind, _, rank = name.rpartition("/")
-                if rank == str(self.group.rank):
-                    _set_dropout_generator(kind, state, self.device)
+            _set_dropout_generators(self.device, tensors, self.group.rank)
             self.shuffle.set_state(tensors["generators/shuffle"])
         except (RuntimeError, TypeError) as error:
             raise InputError(f"{path} is damaged: a random generator refuses its state; {WAY_OUT}") from error
-        load_weights(self.model, _under("best/", tensors), source=str(path))
-        self.best_weights = _copy_weights(self.model)
-        load_weights(self.model, _under("weights/", tensors), source=str(path))
-        for name, tensor in _under("moments/", tensors).items():
-            parameter, _, kind = name.rpartition("/")
-            self.optimizer.moments.setdefault(parameter, {})[kind] = tensor.to(self.device)
+        for name, own in self._tensors().items():
+            own.copy_(tensors[name])
         return True
 
     def _read_newest(self, folder: Path) -> tuple[Path, dict[str, Tensor], TrainingProgress] | None:
@@ -232,17 +212,14 @@ class TrainingRun:
         digest = metadata.pop("sha256", None)
         if "settings" not in metadata:
             raise DamagedStateError(f"{path} is not the state of a training run")
-        if digest is None:
-            raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
-        if digest != checksum(tensors, metadata):
+        if digest not in (None, checksum(tensors, metadata)):
             raise DamagedStateError(f"{path} is damaged: its checksum does not match its content")
-        if metadata.get("format") != STATE_FORMAT:
+        if digest is None or metadata.get("format") != STATE_FORMAT:
             raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
         try:
             saved = dict(json.loads(metadata["settings"]))
             progress = TrainingProgress.from_json(metadata["progress"])
-            consistent = progress.is_consistent(self.settings, steps=self.steps)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise DamagedStateError(f"{path} is damaged: its settings or its progress cannot be read") from error
         for name in [*self.description, *saved]:
             theirs, ours = saved.get(name, "missing"), self.description.get(name, "missing")
@@ -250,66 +227,54 @@ class TrainingRun:
                 raise InputError(
                     f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {WAY_OUT}"
                 )
-        if not consistent:
-            raise DamagedStateError(f"{path} is damaged: its progress contradicts itself")
         self._check_tensors(path, tensors)
         return tensors, progress
 
     def _check_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
-        """Refuse tensors of other names, dtypes or shapes than this run has: fused Adam would write out of bounds."""
-        expected: dict[str, Tensor] = {"generators/shuffle": self.epoch_shuffle}
-        for name, tensor in self.model.state_dict().items():
-            expected |= {f"weights/{name}": tensor, f"best/{name}": tensor}
-        for rank in range(self.group.size):
-            expected[f"generators/dropout/cpu/{rank}"] = torch.get_rng_state()
-        with_moments = {name.rpartition("/")[0] for name in _under("moments/", tensors)}
-        for name in with_moments & self.optimizer.parameters.keys():
-            moments = self.optimizer.initial_moments(name)
-            expected |= {f"moments/{name}/{kind}": moment for kind, moment in moments.items()}
+        """Refuse tensors of other names, dtypes or shapes than this run has: fused Adam would write out of bounds.
+
+        The optimizer gets moments for the parameters that have some in the file, to be filled from it.
+        """
+        parameters = {
+            name.removeprefix("moments/").rpartition("/")[0] for name in tensors if name.startswith("moments/")
+        }
+        known = [name for name in self.optimizer.parameters if name in parameters]
+        self.optimizer.moments = {name: self.optimizer.initial_moments(name) for name in known}
+        expected = {**self._tensors(), "generators/shuffle": self.epoch_shuffle}
+        expected |= {f"generators/dropout/cpu/{rank}": torch.get_rng_state() for rank in range(self.group.size)}
         # Generators of other devices are not needed: a run may be resumed on another kind of device.
         others = ("generators/dropout/cuda/", "generators/dropout/mps/")
-        found = {name: describe_tensor(tensor) for name, tensor in tensors.items() if not name.startswith(others)}
-        for name in sorted(expected.keys() | found.keys()):
-            wanted = describe_tensor(expected[name]) if name in expected else "nothing"
-            given = found.get(name, "missing")
-            if given != wanted:
-                raise DamagedStateError(f"{path} is damaged: {name} is {given}, where the run has {wanted}")
+        found = {name: tensor for name, tensor in tensors.items() if not name.startswith(others)}
+        differences = find_differences(describe_tensors(found), describe_tensors(expected))
+        if differences:
+            raise DamagedStateError(f"{path} is damaged: {differences[0]}")
 
 
 @contextmanager
 def lock_state_dir(folder: Path | None, group: ProcessGroup) -> Iterator[None]:
-    """Keep other runs out of the folder until the end, however it ends: the system frees locks of dead processes."""
-    if folder is None:
-        yield
-        return
+    """Keep other runs out of the folder until the end, however it ends: the system frees locks of dead processes.
+
+    Windows has no such lock: there nothing is kept out.
+    """
     with ExitStack() as stack:
-        taken = group.is_main and not stack.enter_context(_locked(folder))
+        taken = False
+        if folder is not None and group.is_main:
+            with refuse_os_errors(f"write into {folder}"):
+                folder.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context((folder / ".lock").open("a"))
+            if sys.platform != "win32":
+                import fcntl
+
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    taken = True
         if group.sum(torch.tensor(int(taken))).item():  # known to all, or they would wait for the main process
             raise InputError(f"the state folder {folder} is in use by another process; give this run one of its own")
-        if group.is_main:
+        if folder is not None and group.is_main:
             for stale in folder.glob(f".{STATE_FILE}.*.tmp"):  # of a process killed while it wrote
                 stale.unlink()
         yield
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Yield False if another process has the lock. Windows has no such lock: there it is always True."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a")
-    except OSError as error:
-        raise InputError(f"cannot write into {folder}: {error.strerror or error}") from error
-    with file:
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-        yield True
 
 
 def _dropout_generators(device: torch.device) -> dict[str, Tensor]:
@@ -321,30 +286,24 @@ def _dropout_generators(device: torch.device) -> dict[str, Tensor]:
     return states
 
 
-def _set_dropout_generator(kind: str, state: Tensor, device: torch.device) -> None:
-    """Set the generator of this kind of device, unless the run is resumed on another kind, which has no use for it."""
-    if kind == "cpu":
-        torch.set_rng_state(state)
-    elif kind == device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    elif kind == device.type == "mps":
-        torch.mps.set_rng_state(state)
+def _set_dropout_generators(device: torch.device, tensors: Mapping[str, Tensor], rank: int) -> None:
+    """Set the generators of this process; a run that was saved on another kind of device has none for this one."""
+    torch.set_rng_state(tensors[f"generators/dropout/cpu/{rank}"])
+    own = tensors.get(f"generators/dropout/{device.type}/{rank}")
+    if own is not None and device.type == "cuda":
+        torch.cuda.set_rng_state(own, device)
+    elif own is not None and device.type == "mps":
+        torch.mps.set_rng_state(own)
 
 
 def _keep(newest: Path, previous: Path) -> None:
     """Give the newest state a second name, under which it stays when the next one takes the first; it is not copied."""
-    try:
+    with refuse_os_errors(f"write {previous}"):
         previous.unlink(missing_ok=True)
         try:
             previous.hardlink_to(newest)
         except OSError:  # not every file system has hard links
             shutil.copyfile(newest, previous)
-    except OSError as error:
-        raise InputError(f"cannot write {previous}: {error.strerror or error}") from error
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _copy_weights(model: nn.Module) -> dict[str, Tensor]:
