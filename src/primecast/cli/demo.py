@@ -82,8 +82,7 @@ def _compare(prime: Forecaster, standard: Forecaster, console: Console) -> None:
     table = Table("forecast", "MSE", "MAE", title=f"Last fifth of the hours: {prime.scores_.windows} forecasts")
     for name, scores in rows.items():
         table.add_row(name, f"{scores.mse:.4f}", f"{scores.mae:.4f}")
-    console.print()
-    console.print(table)
+    console.print("", table, sep="\n")
     console.print("Standardized units, one seed each: a difference in the third digit is within the spread of seeds.")
 
 

@@ -1,0 +1,222 @@
+"""What the commands for your own data do: read a table, train or load a model, forecast; print and write the results.
+
+Messages for people go to stderr, results to files or stdout; `-` is stdin or stdout. Imports torch: not for `--help`.
+"""
+
+import json
+import math
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import typer
+from pandas import DataFrame
+
+from primecast.errors import InputError, format_list, unknown
+from primecast.experiments.spec import parse_setting
+from primecast.forecasting.forecaster import Forecaster
+from primecast.frames.dates import frequency_in_words
+from primecast.frames.future_covariates import UnknownFutureWarning
+from primecast.frames.read import read_table
+from primecast.frames.validate import POLICIES, ConstantChannelWarning, describe_gaps
+from primecast.reporting import render
+from primecast.reporting.describe import stamp
+from primecast.reporting.gather import gather
+from primecast.storage.atomic import refuse_os_errors, write_bytes_atomically
+
+STREAM = "-"
+"""The name of stdin as an input and of stdout as an output."""
+LEVELS = (80.0, 95.0)
+SHOWN = 20
+"""Rows of a table that are printed; files and JSON have all of them."""
+
+
+def say(text: str) -> None:
+    """Print a message for people on stderr."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print primecast's own warnings as one line each, without the place in the code."""
+    with warnings.catch_warnings():
+        for kind in (ConstantChannelWarning, UnknownFutureWarning):
+            warnings.simplefilter("always", kind)
+        warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
+        yield
+
+
+def check_targets(out: str | None, report: Path | None = None) -> None:
+    """Refuse what cannot be written before anything long starts."""
+    for path in (report, None if out in (None, STREAM) else Path(str(out))):
+        if path is not None and path.is_dir():
+            raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
+    if report is not None:
+        render.plotly_script()
+
+
+# ---------------------------------------------------------------- input
+
+
+def read(source: str | Path, *, time: str | None, dayfirst: bool | None) -> DataFrame:
+    """Read a file, or stdin, as a wide frame."""
+    if str(source) != STREAM:
+        with refuse_os_errors(f"read {source}"):
+            return read_table(source, time=time, dayfirst=dayfirst)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin.csv"
+        path.write_bytes(sys.stdin.buffer.read())
+        try:
+            return read_table(path, time=time, dayfirst=dayfirst)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "stdin")) from error
+
+
+def read_described(
+    source: str, *, time: str | None, dayfirst: bool | None, missing: str
+) -> tuple[DataFrame, dict[str, Any]]:
+    """Read a table, which the Forecaster checks; print and return what was found in it."""
+    if missing not in POLICIES:
+        raise unknown("policy for missing values", missing, POLICIES)
+    frame = read(source, time=time, dayfirst=dayfirst)
+    index = frame.index
+    first, last = index.min(), index.max()
+    found = {
+        "source": "stdin" if source == STREAM else source,
+        "rows": len(frame),
+        "first": str(first),
+        "last": str(last),
+        "step": frequency_in_words(index),
+        "time_column": index.name,
+        "channels": [str(name) for name in frame.columns],
+        "missing": int(frame.isna().to_numpy().sum()),
+    }
+    say(
+        f"{found['source']}: {len(frame)} rows, {found['step']}, from {stamp(first)} to {stamp(last)} "
+        f"(time column {index.name!r})\n"
+        f"{len(frame.columns)} channels: {format_list(frame.columns)}; {describe_gaps(frame, missing=missing)}"
+    )
+    return frame, found
+
+
+def open_model(
+    model: Path, data: str | None, *, time: str | None, dayfirst: bool | None
+) -> tuple[Forecaster, DataFrame | None]:
+    """Load a saved model and read the table it is to be used on, if there is one."""
+    fitted = Forecaster.load(model)
+    if data is None:
+        return fitted, None
+    return fitted, read_described(data, time=time, dayfirst=dayfirst, missing=fitted.missing)[0]
+
+
+def fit(frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, **arguments: Any) -> Forecaster:
+    """Fit and save a Forecaster; a setting that is not one of its arguments is passed to its model."""
+    given = dict(arguments)
+    for name, value in map(parse_setting, settings or ()):
+        if name in arguments:
+            raise InputError(f"{name} has an option of its own: --{name} {value}")
+        if name in signature(Forecaster).parameters:
+            given[name] = value
+        else:
+            given.setdefault("model_args", {})[name] = value
+    with plain_warnings():
+        fitted = Forecaster(**given).fit(frame)
+    scores = fitted.facts_["scores"]
+    say(
+        f"{scores['windows']} forecasts of held-out rows: MSE {scores['mse']:.4f}, MAE {scores['mae']:.4f}; "
+        f"seasonal naive: {scores['naive_mse']:.4f}, {scores['naive_mae']:.4f} (standardized units)"
+    )
+    if save is not None:
+        fitted.save(save)
+        say(f"saved {save}")
+    return fitted
+
+
+# ---------------------------------------------------------------- output
+
+
+def deliver(
+    fitted: Forecaster,
+    frame: DataFrame | None,
+    source: str,
+    *,
+    level: list[float] | None,
+    out: str | None,
+    report: Path | None,
+    as_json: bool,
+    extra: dict[str, Any] | None = None,
+    **arguments: Any,
+) -> None:
+    """Forecast, and write the result to the file, the report and stdout; stdout is the default."""
+    with plain_warnings():
+        levels = level or _default_levels(fitted)
+        predicted = fitted.predict(frame, level=levels, **arguments)
+        if out is None and report is None and not as_json:
+            out = STREAM
+        if out is not None:
+            write_csv(predicted, out)
+        if report is not None and frame is not None:
+            title = "stdin" if source == STREAM else Path(source).name
+            render.write_report(gather(fitted, frame, title=title, level=levels, **arguments), report)
+            say(f"wrote {report}")
+    if as_json:
+        columns = _json_values(predicted.rename(columns=str)).to_dict(orient="list")
+        times = [str(time) for time in predicted.index]
+        print_json({**(extra or {}), **facts(fitted), "forecast": {"time": times, **columns}})
+
+
+def _default_levels(fitted: Forecaster) -> list[float]:
+    """Return those of `LEVELS` that the number of held-out windows allows; say which are left out."""
+    windows = len(fitted.calibration_)
+    needed = {level: level / (100 - level) for level in LEVELS}
+    for level, least in needed.items():
+        if windows < least:
+            say(
+                f"note: no intervals of {level:g} %, which need {math.ceil(least)} held-out windows; there are {windows}"
+            )
+    return [level for level, least in needed.items() if windows >= least]
+
+
+def facts(fitted: Forecaster) -> dict[str, Any]:
+    """Return what JSON results say of the model."""
+    return {name: fitted.facts_[name] for name in ("model", "scores", "coverage")}
+
+
+def write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
+    """Write a frame to a file or to stdout."""
+    text = frame.to_csv(index=index, index_label=str(frame.index.name or "time"), lineterminator="\n")
+    if out == STREAM:
+        typer.echo(text, nl=False)
+    else:
+        write_bytes_atomically(Path(out), text.encode())
+        say(f"wrote {out}")
+
+
+def print_json(value: dict[str, Any]) -> None:
+    typer.echo(json.dumps(value, allow_nan=False))
+
+
+def _json_values(frame: DataFrame) -> DataFrame:
+    """Return a frame of plain Python values; NaN, which JSON does not have, becomes None."""
+    return frame.astype(object).where(frame.notna(), None)
+
+
+def json_rows(frame: DataFrame, name: str) -> list[dict[str, Any]]:
+    """Return one dictionary per row; `name` is the key of the index."""
+    rows: Any = _json_values(frame.rename_axis(name).reset_index().rename(columns=str)).to_dict(orient="records")
+    return rows
+
+
+def print_table(frame: DataFrame, *, title: str, name: str | None = None) -> None:
+    """Print the first rows in columns; `name` is the heading of the index, which is left out without one."""
+    shown = frame.head(SHOWN) if name is None else frame.head(SHOWN).rename_axis(name).reset_index()
+    typer.echo(title)
+    if len(shown):
+        typer.echo(shown.to_string(index=False, float_format="{:.4g}".format))
+    if len(frame) > SHOWN:
+        typer.echo(f"... {len(frame) - SHOWN} more; --out or --json have all")
