@@ -5,7 +5,7 @@ j key token.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
@@ -40,8 +40,7 @@ def trace_attention(
         maps.append(weights.double().mean(1))
 
     def record_prime(module: nn.Module, inputs: object, prime: Prime) -> None:
-        base = None if prime.base is None else prime.base.detach()
-        primes.append(replace(prime, gains=prime.gains.detach(), base=base))
+        primes.append(prime)
 
     handles = [m.register_forward_hook(record_map) for m in model.modules() if isinstance(m, AttentionMap)]
     handles += [m.register_forward_hook(record_prime) for m in model.modules() if isinstance(m, Primer)]
@@ -60,6 +59,7 @@ def layers_of(prime: Prime) -> list[Prime]:
     return [prime.layer(depth) for depth in range(len(prime.gains))] if prime.gains.ndim == 4 else [prime]
 
 
+@torch.no_grad()
 def filter_strength(prime: Prime, *, centered: bool = False) -> Float[Tensor, "b i j"]:
     """Return |F_ij| / sqrt(d), which is 1 for an unprimed pair; centered: of F_ij minus its mean over all pairs.
 

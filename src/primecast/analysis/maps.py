@@ -7,6 +7,7 @@ i query token, j key token.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -78,20 +79,23 @@ def channel_maps(
     model: nn.Module, windows: WindowSource, *, channels: int, batch_size: int = 64
 ) -> tuple[Float64[np.ndarray, "n n"] | None, Float64[np.ndarray, "n n"] | None]:
     """Return mean attention and mean `distance_from_mean_filter` between channels; None where the model has none."""
-    attention, primer = [], []
+    attention: list[Tensor] = []
+    primer: list[Tensor] = []
     for trace in trace_attention(model, windows, batch_size=batch_size):
         maps = [one[:, :channels, :channels] for one in trace.maps if one.shape[-1] == one.shape[-2]]
         if maps and all(one.shape[-1] == channels for one in maps):
             attention.append(torch.stack(maps).mean(0).sum(0))
         primes = [layer for prime in trace.primes if prime.phi.shape[-1] >= channels for layer in layers_of(prime)]
         if primes:
-            distances = [distance_from_mean_filter(prime, channels) for prime in primes]
-            primer.append(torch.stack(distances).mean(0).sum(0))
-    means = (torch.stack(sums).sum(0) / len(windows) if sums else None for sums in (attention, primer))
-    weights, distance = (None if mean is None else mean.numpy() for mean in means)
-    return weights, distance
+            primer.append(torch.stack([distance_from_mean_filter(one, channels) for one in primes]).mean(0).sum(0))
+
+    def mean(sums: list[Tensor]) -> Float64[np.ndarray, "n n"] | None:
+        return (torch.stack(sums).sum(0) / len(windows)).numpy() if sums else None
+
+    return mean(attention), mean(primer)
 
 
+@torch.no_grad()
 def distance_from_mean_filter(prime: Prime, channels: int) -> Float[Tensor, "b n n"]:
     """Return |F_ij - mean F| / (root mean square of |F|) over the pairs of channels, without building F."""
     prime = prime.complete()
@@ -122,12 +126,15 @@ def mean_maps(model: nn.Module, windows: Windows, *, most: int) -> MeanMaps:
         raise InputError(f"{type(model).__name__} has no attention map to look at; itransformer has")
     index = evenly_spaced(len(windows), most)
     maps: list[Tensor] = []
-    sums: list[Tensor] = []
+    strengths: list[Tensor] = []
     for trace in trace_attention(model, windows, index=index, batch_size=BATCH):
         maps.append(torch.stack([one.sum(0) for one in trace.maps]))
-        if trace.primes:
-            parts = [_summed_strength(trace.primes[0], centered=centered) for centered in (False, True)]
-            sums = [total + part for total, part in zip(sums, parts, strict=True)] if sums else parts
+        for prime in trace.primes[:1]:
+            both = [
+                torch.stack([filter_strength(one, centered=centered).double().sum(0) for one in layers_of(prime)])
+                for centered in (False, True)
+            ]
+            strengths.append(torch.stack(both))
     attention = torch.stack(maps).sum(0) / len(index)
     tokens = windows.channels + windows.n_time_features
     if attention.shape[1:] != (tokens, tokens):
@@ -135,12 +142,8 @@ def mean_maps(model: nn.Module, windows: Windows, *, most: int) -> MeanMaps:
             f"{type(model).__name__} attends over {attention.shape[2]} tokens, but there are {windows.channels} "
             f"channels and {windows.n_time_features} calendar features: its maps are not maps of channels"
         )
-    strength, distinct = (total / len(index) for total in sums) if sums else (None, None)
+    strength, distinct = reduce(torch.add, strengths) / len(index) if strengths else (None, None)
     return MeanMaps(attention, strength, distinct)
-
-
-def _summed_strength(prime: Prime, *, centered: bool) -> Float64[Tensor, "p t t"]:
-    return torch.stack([filter_strength(layer, centered=centered).double().sum(0) for layer in layers_of(prime)])
 
 
 def attention_maps(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[str, Any]:
@@ -152,9 +155,11 @@ def attention_maps(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[s
     found = mean_maps(model, splits.test, most=MAP_WINDOWS)
     attention = found.attention.numpy()
     channels = splits.test.channels
-    layers = [_concentration_row(concentration(layer[:channels], dataset.names)) for layer in attention]
-    row: dict[str, Any] = {name: float(np.mean([layer[name] for layer in layers])) for name in layers[0]}
-    row |= {f"{name}_by_layer": [layer[name] for layer in layers] for name in layers[0]}
+    layers = [concentration(layer[:channels], dataset.names) for layer in attention]
+    fields = {"top_share": "fraction", "entropy": "entropy", "diagonal": "diagonal", "calendar": "calendar"}
+    by_layer = {name: [getattr(layer, field) for layer in layers] for name, field in fields.items()}
+    row: dict[str, Any] = {name: float(np.mean(values)) for name, values in by_layer.items()}
+    row |= {f"{name}_by_layer": values for name, values in by_layer.items()}
     received = attention[:, :channels, :channels].mean(0).sum(0)
     row["top_channel"] = dataset.names[int(received.argmax())]
     row["tokens"] = [*dataset.names, *CALENDAR[: splits.test.n_time_features]]
@@ -168,13 +173,3 @@ def attention_maps(model: nn.Module, splits: Splits, dataset: Dataset) -> dict[s
             row[f"{name}_mean"] = float(values[:, :channels, :channels].mean())
             row[f"{name}_layers"] = values.numpy().astype(np.float32)
     return row
-
-
-def _concentration_row(found: Concentration) -> dict[str, float]:
-    """Name the values as the committed rows do."""
-    return {
-        "top_share": found.fraction,
-        "entropy": found.entropy,
-        "diagonal": found.diagonal,
-        "calendar": found.calendar,
-    }

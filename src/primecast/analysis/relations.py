@@ -112,9 +112,9 @@ def find_leads(
     alpha: the probability of one false pair or more; at least 1 / (surrogates + 1). Leads are shorter than half the
     look-back, since a circular correlation cannot distinguish lag t from t - l.
     """
-    rows, channels = series.shape
+    rows = len(series)
     least = 1 / (surrogates + 1)
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.floating) or not least <= alpha < 1:
+    if not least <= alpha < 1:
         raise InputError(f"alpha is {alpha!r}; it must be a number of at least {least:g} and below 1")
     if rows < 3 * lookback:
         raise InputError(f"relations need at least 3 look-backs of held-out rows, {3 * lookback}; there are {rows}")
@@ -126,13 +126,9 @@ def find_leads(
     peaks = torch.stack([_surrogate_peak(rotated, lookback, stride, generator) for _ in range(surrogates)])
     mean = peaks.nanmean(0)
     std = (peaks - mean).square().nanmean(0).sqrt().clamp(min=1e-12)
-    if channels > 1:
-        largest = ((peaks - mean) / std).nan_to_num(-math.inf).flatten(1).amax(1).sort().values
-        rank = min(surrogates, math.ceil((1 - alpha) * (surrogates + 1)))
-        significant = (found.abs().amax(-1) - mean) / std > largest[rank - 1]
-    else:
-        significant = torch.zeros(1, 1, dtype=torch.bool)
-
+    largest = ((peaks - mean) / std).nan_to_num(-math.inf).flatten(1).amax(1).sort().values
+    rank = min(surrogates, math.ceil((1 - alpha) * (surrogates + 1)))
+    significant = (found.abs().amax(-1) - mean) / std > largest[rank - 1]  # a channel with itself: NaN, so False
     best = found.abs().argmax(-1)
     strength = found.gather(-1, best[..., None])[..., 0]
     steps = best - (found.shape[-1] - 1) // 2

@@ -6,6 +6,7 @@ Letters: b windows, l look-back, h heads, n channels, m and r hidden units of a 
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,7 @@ def _batches(windows: Windows) -> Iterator[Batch]:
 
 
 def _from_correlation(windows: Windows) -> Estimate:
-    total = sum(lead_lag(standardize(batch.x.mT)).double().sum(0) for batch in _batches(windows))
-    assert isinstance(total, Tensor)
+    total = reduce(torch.add, (lead_lag(standardize(batch.x.mT)).double().sum(0) for batch in _batches(windows)))
     profile = (total / min(RELATION_WINDOWS, len(windows))).abs().numpy()
     return Estimate(profile.max(-1), _signed(profile.argmax(-1), windows.lookback), steps=True)
 

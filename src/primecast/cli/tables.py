@@ -173,13 +173,11 @@ def deliver(
 def _default_levels(fitted: Forecaster) -> list[float]:
     """Return those of `LEVELS` that the number of held-out windows allows; say which are left out."""
     windows = len(fitted.calibration_)
-    needed = {level: level / (100 - level) for level in LEVELS}
-    for level, least in needed.items():
-        if windows < least:
-            say(
-                f"note: no intervals of {level:g} %, which need {math.ceil(least)} held-out windows; there are {windows}"
-            )
-    return [level for level, least in needed.items() if windows >= least]
+    needed = {level: math.ceil(level / (100 - level)) for level in LEVELS}
+    for level in LEVELS:
+        if windows < needed[level]:
+            say(f"note: no intervals of {level:g} %, which need {needed[level]} held-out windows; there are {windows}")
+    return [level for level in LEVELS if windows >= needed[level]]
 
 
 def facts(fitted: Forecaster) -> dict[str, Any]:

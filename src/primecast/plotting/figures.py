@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
@@ -40,8 +41,12 @@ def _short(name: str, most: int = 20) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def _plain_axes(axis: Axes) -> None:
+def _finish(axis: Axes, *, grid: bool = False, **labels: str) -> None:
+    """Set the labels of the axes by matplotlib's names, such as xlabel, and leave out the frame above and right."""
+    axis.set(**labels)
     axis.spines[["top", "right"]].set_visible(False)
+    if grid:
+        axis.grid(alpha=0.25)
 
 
 def _legend_above(figure: Figure, axis: Axes, *, columns: int = 4) -> None:
@@ -68,24 +73,25 @@ def forecast_figure(
     lower, upper: bounds of the prediction interval of `level` percent, drawn as a band. truth: what was observed after
     the forecast origin, for an origin in the past.
     """
-    figure = Figure(figsize=(9, 1.9 * len(channels) + 0.9), layout="constrained")
-    axes = figure.subplots(len(channels), 1, sharex=True, squeeze=False)[:, 0]
-    for axis, channel in zip(axes, channels, strict=True):
-        last = past[channel].iloc[-1:]
-        axis.plot(past.index, past[channel].to_numpy(), color=PAST, linewidth=1.2, label="observed")
+    names = list(channels)
+    figure = Figure(figsize=(9, 1.9 * len(names) + 0.9), layout="constrained")
+    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+
+    def joined(frame: pd.DataFrame) -> pd.DataFrame:
+        return pd.concat([past[names].iloc[-1:], frame[names]])
+
+    for axis, channel in zip(axes, names, strict=True):
+        axis.plot(past[channel], color=PAST, linewidth=1.2, label="observed")
         if lower is not None and upper is not None:
-            low, high = (pd.concat([last, side[channel]]) for side in (lower, upper))
+            low, high = joined(lower)[channel], joined(upper)[channel]
             axis.fill_between(low.index, low, high, color=AHEAD, alpha=0.2, linewidth=0, label=f"{level:g} % interval")
         if truth is not None:
-            after = pd.concat([last, truth[channel]])
-            axis.plot(after.index, after.to_numpy(), color=PAST, linewidth=1.2, linestyle="--", label="truth")
-        joined = pd.concat([last, forecast[channel]])
-        axis.plot(joined.index, joined.to_numpy(), color=AHEAD, linewidth=1.8, label="forecast")
-        axis.axvline(last.index[0], color=PAST, linewidth=0.6, linestyle=":")
-        unit = (units or {}).get(channel)
-        axis.set_ylabel(f"{channel}\n({unit})" if unit else channel)
+            axis.plot(joined(truth)[channel], color=PAST, linewidth=1.2, linestyle="--", label="truth")
+        axis.plot(joined(forecast)[channel], color=AHEAD, linewidth=1.8, label="forecast")
+        axis.axvline(past.index[-1], color=PAST, linewidth=0.6, linestyle=":")
         axis.margins(x=0.01)
-        _plain_axes(axis)
+        unit = (units or {}).get(channel)
+        _finish(axis, ylabel=f"{channel}\n({unit})" if unit else channel)
     _legend_above(figure, axes[0])
     axes[-1].tick_params(axis="x", rotation=20)
     return figure
@@ -114,21 +120,20 @@ def map_figure(rows: Sequence[MapRow]) -> Figure:
         changes = {label: row.maps[label] - row.maps[reference] for label in others}
         top = max(float(values.max()) for values in row.maps.values())
         most = max(float(np.abs(change).max()) for change in (*changes.values(), np.array(1e-12)))
-        for axis, label in zip(axes, labels, strict=False):
-            if label in row.maps:
-                image = axis.imshow(row.maps[label], vmin=0, vmax=top, cmap="viridis")
-            axis.set_title(f"{row.title}: {label}", fontsize=9)
-        figure.colorbar(image, ax=axes[: len(labels)].tolist(), shrink=0.8, pad=0.01, label="attention weight")
-        for axis, label in zip(axes[len(labels) :], labels[1:], strict=True):
-            if label in changes:
-                image = axis.imshow(changes[label], vmin=-most, vmax=most, cmap="RdBu_r")
-            axis.set_title(f"{label} minus {reference}", fontsize=9)
-        figure.colorbar(image, ax=axes[len(labels) :].tolist(), shrink=0.8, pad=0.01, label="difference")
-        for column, axis in enumerate(axes):
-            if axis.images:
-                _name_tokens(axis, row.names, rows=column == 0)
-            else:  # this attention was not run
-                axis.set_visible(False)
+        weights = {f"{row.title}: {label}": row.maps.get(label) for label in labels}
+        differences = {f"{label} minus {reference}": changes.get(label) for label in labels[1:]}
+        for side, panels, low, high, colors, text in (
+            (axes[: len(labels)], weights, 0, top, "viridis", "attention weight"),
+            (axes[len(labels) :], differences, -most, most, "RdBu_r", "difference"),
+        ):
+            for axis, (title, values) in zip(side, panels.items(), strict=True):
+                axis.set_title(title, fontsize=9)
+                if values is None:  # this attention was not run
+                    axis.set_visible(False)
+                else:
+                    image = axis.imshow(values, vmin=low, vmax=high, cmap=colors)
+                    _name_tokens(axis, row.names, rows=axis is axes[0])
+            figure.colorbar(image, ax=side.tolist(), shrink=0.8, pad=0.01, label=text)
         axes[0].set_ylabel("query token", fontsize=8)
         axes[0].set_xlabel("key token", fontsize=8)
     return figure
@@ -158,15 +163,11 @@ def relation_figure(
         shown = np.where(np.eye(len(names), dtype=bool), np.nan, score)
         image = axis.imshow(shown, cmap="viridis", vmin=np.nanmin(shown), vmax=np.nanmax(shown))
         for i, j in np.argwhere(related > 0):
-            axis.plot(*_frame(int(j), int(i)), color=AHEAD, linewidth=1.2)
+            axis.add_patch(Rectangle((j - 0.42, i - 0.42), 0.84, 0.84, fill=False, edgecolor=AHEAD, linewidth=1.2))
         axis.set_title(title, fontsize=9)
         figure.colorbar(image, ax=axis, shrink=0.7).ax.tick_params(labelsize=7)
         _name_tokens(axis, names, rows=place % columns == 0)
     return figure
-
-
-def _frame(x: int, y: int, half: float = 0.42) -> tuple[list[float], list[float]]:
-    return [x - half, x + half, x + half, x - half, x - half], [y - half, y - half, y + half, y + half, y - half]
 
 
 # ---------------------------------------------------------------- curves and bars
@@ -191,17 +192,13 @@ def curve_figure(
         for name, part in frame.groupby(hue, sort=False):
             at = part.groupby(x)[column]
             places = at.mean().index.to_numpy()
-            (line,) = axis.plot(
-                places, at.mean(), marker="o", markersize=4, label=str(name), color=COLORS.get(str(name))
-            )
+            style = {"label": str(name), "color": COLORS.get(str(name))}
+            (line,) = axis.plot(places, at.mean(), marker="o", markersize=4, **style)
             axis.fill_between(places, at.min(), at.max(), alpha=0.15, color=line.get_color(), linewidth=0)
         if levels and column in levels:
             text, value = levels[column]
             axis.axhline(value, color=PAST, linestyle=":", linewidth=1, label=text)
-        axis.set_xlabel(x)
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.25)
-        _plain_axes(axis)
+        _finish(axis, grid=True, xlabel=x, ylabel=label)
     _legend_above(figure, max(axes, key=lambda axis: len(axis.lines)))
     return figure
 
@@ -234,11 +231,8 @@ def trade_figure(
             axis.annotate(str(point), (place[cost], place[column]), (6, 4), textcoords="offset points", fontsize=7)
             for point, place in there[there.index.isin(labeled)].iterrows()
         ]
-        axis.set_xlabel(cost_label)
-        axis.set_ylabel(label)
         axis.margins(x=0.08, y=0.08)
-        axis.grid(alpha=0.25)
-        _plain_axes(axis)
+        _finish(axis, grid=True, xlabel=cost_label, ylabel=label)
     _legend_above(figure, axes[0])
     figure.draw_without_rendering()
     for axis, texts in notes.items():
@@ -282,7 +276,7 @@ def bar_figure(panels: Mapping[str, pd.DataFrame], *, label: str) -> Figure:
         axis.axhline(0, color=PAST, linewidth=0.6)
         axis.set_title(title, fontsize=9)
         axis.margins(x=0.02)
-        _plain_axes(axis)
+        _finish(axis)
     axes[0].set_ylabel(label)
     _legend_above(figure, axes[0])
     return figure
@@ -319,7 +313,7 @@ def example_figure(examples: Sequence[Sequence[Example]]) -> Figure:
             axis.set_title(readable(example.title), fontsize=8)
             axis.ticklabel_format(axis="y", useOffset=False)
             axis.tick_params(labelsize=7)
-            _plain_axes(axis)
+            _finish(axis)
     _legend_above(figure, grid[0, 0], columns=6)
     for axis in grid[-1]:
         axis.set_xlabel("steps from the forecast origin", fontsize=8)
