@@ -46,7 +46,7 @@ def variants(entry: ModelEntry) -> list[dict[str, Any]]:
     others = [m for m in entry.mechanisms if m != "dot"]
     found: list[dict[str, Any]] = [{}, *({"mechanism": m} for m in others)]
     if entry.supports_primer:
-        found += [{"primer": kind} for kind in ("full", "table", "random")]
+        found += [{"primer": kind} for kind in ("full", "learned", "full+learned", "table", "random")]
         found += [{"mechanism": m, "primer": "full"} for m in others]
     return found
 
@@ -101,7 +101,12 @@ def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [v for v in VARIANTS if MODELS[str(v.values[0])].permutes and not {"table", "random"} & set(str(v.id).split("-"))],
+    [
+        v
+        for v in VARIANTS
+        if MODELS[str(v.values[0])].permutes
+        and not {"learned", "full+learned", "table", "random"} & set(str(v.id).split("-"))
+    ],
 )
 def test_permuting_channels_permutes_the_forecast(name: str, options: dict[str, Any]) -> None:
     model = small(name, **options).double().eval()
@@ -307,7 +312,7 @@ def test_itransformer_is_the_sum_of_its_published_parts() -> None:
     assert_close(model(x), expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("norm", ["instance", "revin", "revin-printed", "none"])
+@pytest.mark.parametrize("norm", ["instance", "revin", "revin-printed", "shrink", "none"])
 def test_norms_bring_a_window_back_to_its_level_as_described(norm: str) -> None:
     layer = small("itransformer", norm=norm).double().norm
     if norm.startswith("revin"):
@@ -325,7 +330,7 @@ def test_norms_bring_a_window_back_to_its_level_as_described(norm: str) -> None:
 
 
 def test_unknown_norms_and_activations_are_listed() -> None:
-    with pytest.raises(InputError, match="unknown norm 'layer'; allowed: instance, none, revin, revin-printed"):
+    with pytest.raises(InputError, match="unknown norm 'layer'; allowed: instance, none, revin, revin-printed, shrink"):
         small("itransformer", norm="layer")
     with pytest.raises(InputError, match="unknown activation 'swish'; allowed: gelu, relu"):
         small("itransformer", activation="swish")

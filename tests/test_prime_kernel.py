@@ -133,3 +133,41 @@ def test_it_is_deterministic() -> None:
     up = torch.randn(3, 2, 137, 4)
     first, again = (torch.autograd.grad(blocked_attention(*given_case), leaves, up) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("block", [1, 12, 40, 90, 2**17])
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("plain_self", [True, False])
+def test_a_primer_that_samples_share_is_that_primer_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch, block: int, grouped: bool, plain_self: bool
+) -> None:
+    monkeypatch.setattr(prime_kernel, "BLOCK", block)
+    monkeypatch.setattr(prime_kernel, "FEWEST_ROWS", 2)
+    q, k, v, phi, gains, base = case(grouped=grouped, base=not plain_self, queries=7, keys=7)
+    pairs = ~torch.eye(7, dtype=torch.bool) if plain_self else None
+    shared = phi[:1].detach().requires_grad_()
+    leaves = [leaf for leaf in (q, k, v, shared, gains, base) if leaf is not None]
+
+    prime = Prime(shared, gains, base, pairs).for_batch(len(q))
+    weights = factored_scores(q / math.sqrt(q.shape[-1]), k, prime).softmax(-1)
+    slow = factored_mix(weights, v, prime)
+    given = shared if pairs is None else shared.masked_fill(~pairs, 0.0)
+    fast = blocked_attention(q, k, v, given, gains, base, plain_self=plain_self)
+    assert_close(fast, slow)
+    up = torch.randn_like(fast)
+    for grad, twin in zip(torch.autograd.grad(fast, leaves, up), torch.autograd.grad(slow, leaves, up), strict=True):
+        assert_close(grad, twin, rtol=1e-10, atol=1e-10)
+
+
+def test_gradcheck_passes_for_a_shared_primer_with_an_unprimed_self_pair_and_dropout() -> None:
+    q, k, v, phi, gains, _ = case(grouped=True, base=False, batch=2, queries=3, keys=3, size=2, units=2)
+    shared, others = phi[:1].detach().requires_grad_(), ~torch.eye(3, dtype=torch.bool)
+
+    def seeded_attention(*tensors: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        q, k, v, phi, gains = tensors
+        return blocked_attention(q, k, v, phi * others, gains, None, 0.4, plain_self=True)
+
+    inputs = (q, k, v, shared, gains)
+    assert torch.autograd.gradcheck(seeded_attention, inputs)
+    assert torch.autograd.gradgradcheck(seeded_attention, inputs)

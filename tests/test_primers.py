@@ -391,7 +391,7 @@ def test_features_of_ones_own_make_a_primer() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("fulll", {}, r"unknown primer 'fulll' \(did you mean 'full'\?\); allowed: full, instantaneous"),
+        ("fulll", {}, r"unknown primer 'fulll' \(did you mean 'full'\?\); allowed: full, full\+learned, instantaneous"),
         ("full", {"activation": "swish"}, "unknown activation 'swish'"),
         ("full", {"base": "one"}, "unknown base 'one'; allowed: identity, zero"),
         ("full", {"form": "dft"}, "unknown form 'dft'"),
@@ -492,3 +492,30 @@ def test_overhead_counts_attention_on_edges_and_swapped_attention() -> None:
     swap_attention(foreign, length=17)
     added = sum(p.numel() for p in foreign.parameters()) - before
     assert parameter_overhead(foreign) == Overhead(primer=added, attention=before, model=before)
+
+
+@pytest.mark.parametrize("kind", ["learned", "full+learned"])
+def test_a_learned_primer_reads_both_embeddings_of_a_pair_and_their_product(kind: str) -> None:
+    torch.manual_seed(0)
+    made = primer(kind).double()
+    embedded = made.first[-1]
+    query, key, weight = (embedded.get_parameter(name) for name in ("query", "key", "weight"))
+    series = windows().double()
+    pairs = [[torch.cat([a, b, a * b]) for b in key] for a in query]
+    features = torch.stack([torch.stack(row) for row in pairs])  # n n f, as the fast form never builds it
+    hidden = (features @ weight.T).movedim(-1, 0) + made.offset[:, None, None]
+    for layer in made.first[:-1]:
+        hidden = hidden + layer(standardize(series))
+    phi = torch.nn.functional.gelu(hidden).expand(len(series), -1, -1, -1).unflatten(1, (made.groups, -1))
+    assert_close(made(series).for_batch(len(series)).phi, phi)
+    assert len(made(series).phi) == (1 if kind == "learned" else len(series))
+
+
+@pytest.mark.parametrize("prime_self", [True, False])
+def test_attention_with_a_shared_primer_is_that_with_its_filters_built(prime_self: bool) -> None:
+    torch.manual_seed(0)
+    prime = primer("learned", prime_self=prime_self).double()(windows().double())
+    heads, _, size = prime.gains.shape
+    q, k, v = (torch.randn(len(windows()), heads, prime.phi.shape[-1], size, dtype=torch.float64) for _ in range(3))
+    assert_close(attend(q, k, v, prime=prime), attend(q, k, v, prime=prime.for_batch(len(q)).materialize()))
+    assert_close(attend(q, k, v, prime=prime), attend(q, k, v, prime=prime.materialize()))

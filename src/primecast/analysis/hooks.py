@@ -39,8 +39,8 @@ def trace_attention(
     def record_map(module: nn.Module, inputs: object, weights: Tensor) -> None:
         maps.append(weights.double().mean(1))
 
-    def record_prime(module: nn.Module, inputs: object, prime: Prime) -> None:
-        primes.append(prime)
+    def record_prime(module: nn.Module, inputs: tuple[Tensor, ...], prime: Prime) -> None:
+        primes.append(prime.for_batch(len(inputs[0])))
 
     handles = [m.register_forward_hook(record_map) for m in model.modules() if isinstance(m, AttentionMap)]
     handles += [m.register_forward_hook(record_prime) for m in model.modules() if isinstance(m, Primer)]

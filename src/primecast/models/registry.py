@@ -189,6 +189,10 @@ ATTENTIONS = {
         "the paper's: a primer of features of each pair of channels, computed from the window",
         {"mechanism": "dot", "primer": PAPERS_PRIMER},
     ),
+    "prime-learned": Attention(
+        "a primer of learned channel embeddings, the self-pair unprimed, and channel embeddings in the tokens",
+        {"mechanism": "dot", "primer": {"kind": "learned", "prime_self": False}, "channel_embeddings": True},
+    ),
     "prime-table": Attention(
         "the default: a primer with a learned vector for each pair", {"mechanism": "dot", "primer": {"kind": "table"}}
     ),

@@ -239,7 +239,8 @@ class TimerXL(nn.Module):
         series = normal.mT
         prime = None
         if self.primer is not None:
-            prime = over_patches(self.primer(known_until(series, self.patch).flatten(0, 1)), patches)
+            known = known_until(series, self.patch).flatten(0, 1)
+            prime = over_patches(self.primer(known).for_batch(len(known)), patches)
 
         z = self.embed(series.unflatten(2, (patches, self.patch)).flatten(1, 2))
         token = torch.arange(channels * patches, device=x.device)

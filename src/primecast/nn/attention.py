@@ -52,7 +52,7 @@ class Prime:
     pairs: which pairs have a primer; None is all of them.
     """
 
-    phi: Float[Tensor, "b g m i j"]
+    phi: Float[Tensor, "#b g m i j"]
     gains: Float[Tensor, "*layers h m k"]
     base: Float[Tensor, "*layers h k"] | None = None
     pairs: Bool[Tensor, "i j"] | None = None
@@ -63,6 +63,10 @@ class Prime:
             return self
         return replace(self, gains=self.gains[index], base=None if self.base is None else self.base[index])
 
+    def for_batch(self, size: int) -> "Prime":
+        """Return the same primer with an entry for each sample, also where all samples share one."""
+        return replace(self, phi=self.phi.expand(size, -1, -1, -1, -1))
+
     def complete(self) -> "Prime":
         """Return the same primer with `pairs` None: the pairs with F = 1 become a hidden unit of their own."""
         if self.pairs is None:
@@ -72,7 +76,7 @@ class Prime:
         phi = torch.cat([self.phi * self.pairs, others], dim=2)
         return Prime(phi, torch.cat([self.gains, rest], dim=1), self.base)
 
-    def materialize(self) -> Float[Tensor, "b i j d"]:
+    def materialize(self) -> Float[Tensor, "#b i j d"]:
         """Return the paper's F, all n x n x d of it: the reference in tests and the baseline in benchmarks."""
         filters = torch.einsum("bhmij,hmk->bijhk", self.phi.expand(-1, self.gains.shape[0], -1, -1, -1), self.gains)
         if self.base is not None:
@@ -119,7 +123,7 @@ def factored_mix(
 def materialized_scores(
     q: Float[Tensor, "b h i k"],
     k: Float[Tensor, "b h j k"],
-    filters: Float[Tensor, "b i j d"],
+    filters: Float[Tensor, "#b i j d"],
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i j"]:
     """Return q_i . (k_j * F_ij), with k~ built for every pair."""
@@ -129,14 +133,14 @@ def materialized_scores(
 
 
 def materialized_mix(
-    weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], filters: Float[Tensor, "b i j d"]
+    weights: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j k"], filters: Float[Tensor, "#b i j d"]
 ) -> Float[Tensor, "b h i k"]:
     """Return sum_j a_ij (v_j * F_ij), with v~ built for every pair."""
     values = v[:, :, None] * _per_head(filters, v.shape[1])
     return (weights[..., None] * values).sum(3)
 
 
-def _per_head(filters: Float[Tensor, "b i j d"], heads: int) -> Float[Tensor, "b h i j k"]:
+def _per_head(filters: Float[Tensor, "#b i j d"], heads: int) -> Float[Tensor, "#b h i j k"]:
     return filters.unflatten(-1, (heads, -1)).permute(0, 3, 1, 2, 4)
 
 
@@ -151,7 +155,7 @@ def pair_scores(
     q: Float[Tensor, "b h i k"],
     k: Float[Tensor, "b h j k"],
     *,
-    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    prime: Prime | Float[Tensor, "#b i j d"] | None = None,
     modulate: str = "kv",
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i j"]:
@@ -170,7 +174,7 @@ def pair_mix(
     weights: Float[Tensor, "b h i j"],
     v: Float[Tensor, "b h j k"],
     *,
-    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    prime: Prime | Float[Tensor, "#b i j d"] | None = None,
     modulate: str = "kv",
 ) -> Float[Tensor, "b h i k"]:
     """Return the weighted sum of the primed values of each pair; it has the type of v."""
@@ -193,7 +197,7 @@ def attention_weights(
     q: Float[Tensor, "b h i k"],
     k: Float[Tensor, "b h j k"],
     *,
-    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    prime: Prime | Float[Tensor, "#b i j d"] | None = None,
     modulate: str = "kv",
     mask: Bool[Tensor, "#b #h i j"] | None = None,
     bias: Float[Tensor, "#b #h i j"] | None = None,
@@ -209,7 +213,7 @@ def attend(
     k: Float[Tensor, "b h j k"],
     v: Float[Tensor, "b h j k"],
     *,
-    prime: Prime | Float[Tensor, "b i j d"] | None = None,
+    prime: Prime | Float[Tensor, "#b i j d"] | None = None,
     modulate: str = "kv",
     mask: Bool[Tensor, "#b #h i j"] | None = None,
     bias: Float[Tensor, "#b #h i j"] | None = None,
@@ -242,11 +246,21 @@ def attend(
         return F.scaled_dot_product_attention(rotate(q), rotate(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
     plain = mask is None and bias is None and position is None and modulate == "kv"
     if isinstance(prime, Prime) and plain and not is_traced() and prime.phi.numel():  # an empty batch has no blocks
+        if _is_shared_but_for_self(prime, len(q)):
+            phi = prime.phi.masked_fill(~prime.pairs, 0.0)  # type: ignore[operator]  # there are pairs
+            return blocked_attention(q, k, v, phi, prime.gains, None, dropout, plain_self=True)
         p = prime.complete()
         return blocked_attention(q, k, v, p.phi, p.gains, p.base, dropout)
     scores = pair_scores(q, k, prime=prime, modulate=modulate, position=position)
     weights = drop(masked_softmax(scores, mask, bias), dropout)
     return pair_mix(weights, v, prime=prime, modulate=modulate)
+
+
+def _is_shared_but_for_self(prime: Prime, batch: int) -> bool:
+    """Return whether all samples share the primer, and every pair has one but the self-pairs: a fast case."""
+    if prime.pairs is None or prime.base is not None or len(prime.phi) == batch:
+        return False
+    return torch.equal(prime.pairs, ~torch.eye(len(prime.pairs), dtype=torch.bool, device=prime.pairs.device))
 
 
 def masked_softmax(
@@ -305,7 +319,7 @@ def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: st
         samples, *pairs, width = prime.shape
     if pairs != [queries, keys]:
         raise InputError(f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {queries} x {keys}")
-    if width != heads * size or samples != batch:
+    if width != heads * size or samples not in (1, batch):
         raise InputError(f"the primer has batch {samples} and width {width}, the attention {batch} and {heads * size}")
     if isinstance(prime, Prime):
         for name, part, shape in (("base", prime.base, (heads, size)), ("pairs", prime.pairs, (queries, keys))):

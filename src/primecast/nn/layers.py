@@ -18,8 +18,13 @@ NORMS = {
     "instance": "each window to mean 0 and standard deviation 1, undone on the forecast; no parameters",
     "revin": "the same with a learned scale and shift per channel, both undone on the forecast (Kim et al. 2022)",
     "revin-printed": "the same as the prime attention paper prints it: scale and shift are not undone",
+    "shrink": "(x - w mean) / std^u, with w and u in (0, 1) learned per channel, undone on the forecast",
     "none": "windows as they are",
 }
+
+
+SHRINK_SPEED = 10.0
+"""Factor on the learned weights of norm "shrink" inside their sigmoid."""
 
 
 class WindowNorm(nn.Module):
@@ -34,6 +39,10 @@ class WindowNorm(nn.Module):
         if norm not in NORMS:
             raise unknown("norm", norm, NORMS)
         self.norm = norm
+        if norm == "shrink":
+            # They start at sigmoid(3) = 0.95, near instance normalization. Adam's steps are as large as the learning
+            # rate, and the factor lets them reach any value within an epoch.
+            self.weights = nn.Parameter(torch.full((2, channels), 3.0 / SHRINK_SPEED))
         if norm.startswith("revin"):
             self.scale = nn.Parameter(torch.ones(channels))
             self.shift = nn.Parameter(torch.zeros(channels))
@@ -49,6 +58,10 @@ class WindowNorm(nn.Module):
         normal = centered / std
         if self.norm == "instance":
             return normal, lambda y: y * std + mean
+        if self.norm == "shrink":
+            of_mean, of_std = (SHRINK_SPEED * self.weights).sigmoid()
+            level, scale = of_mean * mean, std**of_std
+            return (x - level) / scale, lambda y: y * scale + level
         normal = normal * self.scale + self.shift
         if self.norm == "revin-printed":
             return normal, lambda y: y * std + mean

@@ -44,7 +44,7 @@ class AttentionMap(nn.Identity):
 class AttentionArgs:
     """The keyword arguments of `attend`, and the three steps of attention under them."""
 
-    prime: Prime | Float[Tensor, "b i j d"] | None = None
+    prime: Prime | Float[Tensor, "#b i j d"] | None = None
     modulate: str = "kv"
     mask: Bool[Tensor, "#b #h i j"] | None = None
     bias: Float[Tensor, "#b #h i j"] | None = None

@@ -73,7 +73,7 @@ class MultiHeadAttention(nn.Module):
         x: Float[Tensor, "b i d"],
         memory: Float[Tensor, "b j d"] | None = None,
         *,
-        prime: Prime | Float[Tensor, "b i j d"] | None = None,
+        prime: Prime | Float[Tensor, "#b i j d"] | None = None,
         mask: Bool[Tensor, "#b #h i j"] | None = None,
         bias: Float[Tensor, "#b #h i j"] | None = None,
         position: PositionFn | None = None,

@@ -43,16 +43,23 @@ def blocked_attention(
     q: Float[Tensor, "b h i k"],
     k: Float[Tensor, "b h j k"],
     v: Float[Tensor, "b h j k"],
-    phi: Float[Tensor, "b g m i j"],
+    phi: Float[Tensor, "#b g m i j"],
     gains: Float[Tensor, "h m k"],
     base: Float[Tensor, "h k"] | None,
     dropout: float = 0.0,
+    *,
+    plain_self: bool = False,
 ) -> Float[Tensor, "b h i k"]:
-    """Return prime attention; differentiable in everything but the dropout."""
+    """Return prime attention; differentiable in everything but the dropout.
+
+    phi:        with a batch of 1, all samples share it: it is read once, and its gradient summed over the samples.
+    plain_self: F_ii = 1, at the cost of a vector product per token; phi must be 0 on the diagonal, base None.
+    """
     inputs = [q, k, v, phi, gains, base]
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
-        out = _BlockedAttention.apply(*(None if t is None else t.to(precision) for t in inputs), dropout)  # type: ignore[no-untyped-call]
+        given = (None if t is None else t.to(precision) for t in inputs)
+        out = _BlockedAttention.apply(*given, dropout, plain_self)  # type: ignore[no-untyped-call]
         return cast(Tensor, out).to(q.dtype)
 
 
@@ -108,17 +115,30 @@ def _scaled(x: Tensor, factor: Tensor | float) -> Tensor:
     return torch.mul(x, factor, out=torch.empty_like(x, memory_format=torch.contiguous_format))
 
 
-def _activations(phi: Tensor, based: bool, b: slice, h: slice, i: slice) -> list[Tensor | None]:
-    """Return phi_m of a block for each hidden unit, (s, i, j), or (b, 1, i, j) if heads share it; None for the base."""
-    units = phi[b, h, :, i].flatten(0, 1).unbind(1) if phi.shape[1] > 1 else phi[b, :, :, i].unbind(2)
+def _activations(phi: Tensor, batch: int, based: bool, b: slice, h: slice, i: slice) -> list[Tensor | None]:
+    """Return phi_m of a block for each hidden unit; None for the base.
+
+    (s, i, j), or, to be broadcast, (b, 1, i, j) if heads share it, (1, h, i, j) if samples do.
+    """
+    if len(phi) == batch and phi.shape[1] > 1:
+        units = phi[b, h, :, i].flatten(0, 1).unbind(1)
+    else:
+        units = _part(phi, batch, b, h, i).unbind(2)
     return [*units, *([None] if based else [])]
 
 
+def _part(phi: Tensor, batch: int, b: slice, h: slice, i: slice) -> Tensor:
+    """Return phi, or its gradient, of the block, in the axes that samples or heads share once."""
+    return phi[b if len(phi) == batch else slice(None), h if phi.shape[1] > 1 else slice(None), :, i]
+
+
 def _widened(units: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
-    """Return the view of a map (s, i, j) that broadcasts with the units: (b, h, i, j) if heads share them."""
+    """Return the view of a map (s, i, j) that broadcasts with units that heads or samples share: (b, h, i, j)."""
     first = units[0]
     if first is None or first.dim() == 3:
         return lambda x: x
+    if first.shape[1] > 1:
+        return lambda x: x.view(-1, first.shape[1], *x.shape[1:])
     return lambda x: x.view(len(first), -1, *x.shape[1:])
 
 
@@ -150,21 +170,32 @@ def _product(x: Tensor, y: Tensor, *, into: Tensor, add: bool) -> None:
         torch.bmm(x, y, out=into)
 
 
-def _add_over_heads(dphi: Tensor, change: Tensor, a: Tensor, *, first: bool) -> None:
-    """Add the sum of change * a over heads to the gradient of a unit that heads share; the first heads overwrite it."""
-    if change.shape[1] > 1:
-        total = change.mul_(a).sum(1, keepdim=True)
-        dphi.copy_(total) if first else dphi.add_(total)
-    elif first:
-        torch.mul(change, a, out=dphi)
+def _add_shared(dphi: Tensor, change: Tensor, a: Tensor) -> None:
+    """Add change * a, summed over the heads or samples that share the unit, to the gradient of the unit."""
+    shared = [axis for axis in (0, 1) if dphi.shape[axis] < change.shape[axis]]
+    if shared:
+        dphi.add_(change.mul_(a).sum(shared, keepdim=True))
     else:
         dphi.addcmul_(change, a)
+
+
+def _diagonal(x: Tensor, rows: slice) -> Tensor:
+    """Return the entries (s, i) of maps (s, i, j) at which a query token meets itself."""
+    return x.diagonal(rows.start, 1, 2)
 
 
 class _BlockedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, phi: Tensor, gains: Tensor, base: Tensor | None, dropout: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        phi: Tensor,
+        gains: Tensor,
+        base: Tensor | None,
+        dropout: float,
+        plain_self: bool,
     ) -> Tensor:
         given, q = q, _scaled(q, 1 / math.sqrt(q.shape[-1]))
         factors = _factors(gains, base)
@@ -176,12 +207,15 @@ class _BlockedAttention(torch.autograd.Function):
         bits = random_bits(*weights.shape, device=q.device) if dropout > 0 else None
         drawn = [None] * len(keys) if bits is None else blocks.split_queries(bits)
         cut = (blocks.split_queries(x) for x in (q, weights, out))
-        for (b, h, i), queries, a, mixed, block_keys, block_values, block_bits in zip(
-            blocks, *cut, keys, values, drawn, strict=True
+        own = _split_own(blocks, [k, v] if plain_self else [])
+        for (b, h, i), queries, a, mixed, block_keys, block_values, block_bits, block_own in zip(
+            blocks, *cut, keys, values, drawn, own, strict=True
         ):
-            units = _activations(phi, base is not None, b, h, i)
+            units = _activations(phi, len(q), base is not None, b, h, i)
             wide = _widened(units)
             scores = _add_up(None, units, (wide(torch.bmm(queries, key)) for key in block_keys))
+            if block_own:
+                _diagonal(scores.view_as(a), i).copy_((queries * block_own[0]).sum(-1))
             torch.softmax(scores, -1, out=wide(a))
             if block_bits is not None:
                 a = a * keep_factor(block_bits, dropout, a.dtype)
@@ -190,8 +224,10 @@ class _BlockedAttention(torch.autograd.Function):
                 if unit is not None:
                     torch.mul(spread, unit, out=scores)
                 _product(a if unit is None else scratch, value, into=mixed, add=m > 0)
+            if block_own:
+                mixed.addcmul_(_diagonal(a, i)[..., None], block_own[1])
         ctx.save_for_backward(given, k, v, phi, gains, base, weights, bits, out)
-        ctx.dropout = dropout
+        ctx.dropout, ctx.plain_self = dropout, plain_self
         return out
 
     @staticmethod
@@ -199,12 +235,42 @@ class _BlockedAttention(torch.autograd.Function):
         with torch.autocast(up.device.type, enabled=False):
             if torch.is_grad_enabled():  # the gradient is to be differentiated, too
                 *inputs, _, bits, _ = ctx.saved_tensors
-                return _plain_backward(ctx.dropout, up, inputs, bits)
-            return _backward(ctx.dropout, up.contiguous(), ctx.saved_tensors)
+                return _plain_backward(ctx.dropout, ctx.plain_self, up, inputs, bits)
+            return _backward(ctx.dropout, ctx.plain_self, up.contiguous(), ctx.saved_tensors)
+
+
+def _split_own(blocks: _Blocks, tensors: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """Return for each block the rows of these tensors that belong to its query tokens."""
+    split = [blocks.split_queries(x) for x in tensors]
+    return list(zip(*split, strict=True)) if split else [()] * len(list(blocks))
+
+
+def _value_products(g: Tensor, values: Iterable[Tensor], factor: Tensor | None) -> list[Tensor]:
+    """Return p_m = G v_m^T of each unit; of dropped weights it is 0, and only the level reaches them."""
+    products = [torch.bmm(g, value) for value in values]
+    return products if factor is None else [product.mul_(factor) for product in products]
+
+
+def _add_own(
+    dqueries: Tensor,
+    queries: Tensor,
+    g: Tensor,
+    key: Tensor,
+    dkey: Tensor,
+    dvalue: Tensor,
+    a: Tensor,
+    t: Tensor,
+    dropped: Tensor,
+) -> None:
+    """Add the gradients of the unprimed self-pairs; a, t and dropped are the diagonals of the maps of those names."""
+    slope = (a * t)[..., None]
+    dqueries.addcmul_(slope, key)
+    torch.mul(slope, queries, out=dkey)
+    torch.mul(dropped[..., None], g, out=dvalue)
 
 
 def _plain_backward(
-    dropout: float, up: Tensor, given: Sequence[Tensor | None], bits: Tensor | None
+    dropout: float, plain_self: bool, up: Tensor, given: Sequence[Tensor | None], bits: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     """Return the same gradients by autograd over the plain formula, which torch can differentiate again."""
     # Views, because two of the inputs may be one tensor.
@@ -213,43 +279,49 @@ def _plain_backward(
     if inputs[5] is not None:
         phi = torch.cat([phi, torch.ones_like(phi[:, :, :1])], dim=2)
         gains = torch.cat([gains, inputs[5][:, None]], dim=1)
+    if plain_self:  # the identity of the self-pair as one more hidden unit
+        eye = torch.eye(phi.shape[-1], dtype=phi.dtype, device=phi.device).expand_as(phi[:, :, :1])
+        phi, gains = torch.cat([phi, eye], dim=2), torch.cat([gains, torch.ones_like(gains[:, :1])], dim=1)
     keys, values = (x[:, :, None] * gains[:, :, None] for x in (k, v))  # b h m j k
     scores = (phi * (q[:, :, None] / math.sqrt(q.shape[-1]) @ keys.mT)).sum(2)
     a = scores.softmax(-1) if bits is None else scores.softmax(-1) * keep_factor(bits, dropout, q.dtype)
     mixed = ((a[:, :, None] * phi) @ values).sum(2)
     wanted = [x for x in inputs if x is not None and x.requires_grad]
     found = iter(torch.autograd.grad(mixed, wanted, up, create_graph=True))
-    return *(next(found) if x is not None and x.requires_grad else None for x in inputs), None
+    return *(next(found) if x is not None and x.requires_grad else None for x in inputs), None, None
 
 
-def _backward(dropout: float, up: Tensor, saved: Sequence[Any]) -> tuple[Tensor | None, ...]:
+def _backward(dropout: float, plain_self: bool, up: Tensor, saved: Sequence[Any]) -> tuple[Tensor | None, ...]:
     """Return the gradients of the arguments of `_BlockedAttention.forward` by the formulas at the top of this file."""
     q, k, v, phi, gains, base, weights, bits, out = saved
     q = _scaled(q, 1 / math.sqrt(q.shape[-1]))
-    factors = _factors(gains, base)
-    blocks = _Blocks(q, k)
+    factors, blocks = _factors(gains, base), _Blocks(q, k)
     keys, values = [_scaled(k, u) for u in factors], [_scaled(v, u) for u in factors]
     dkeys, dvalues = [torch.empty_like(x) for x in keys], [torch.empty_like(x) for x in values]
-    dq = torch.empty_like(q)
-    dphi = torch.empty_like(phi, memory_format=torch.contiguous_format)
-    level = (up * out).sum(-1, keepdim=True).neg_()
+    shared = phi.shape[1] == 1 or len(phi) < len(q)
+    dphi = (torch.zeros_like if shared else torch.empty_like)(phi, memory_format=torch.contiguous_format)
+    dq, level = torch.empty_like(q), (up * out).sum(-1, keepdim=True).neg_()
     of_keys, of_dkeys, of_dvalues = (blocks.split_units(x) for x in (keys, dkeys, dvalues))
     of_values = blocks.split_units([x.mT for x in values])
     drawn = [None] * len(of_keys) if bits is None else blocks.split_queries(bits)
     cut = (blocks.split_queries(x) for x in (up, q, dq, weights, level))
-    for (b, h, i), g, queries, dqueries, a, levels, block_keys, block_values, dkey, dvalue, block_bits in zip(
-        blocks, *cut, of_keys, of_values, of_dkeys, of_dvalues, drawn, strict=True
+    of_self = [k, v, torch.empty_like(q), torch.empty_like(q)] if plain_self else []
+    for (
+        b,
+        h,
+        i,
+    ), g, queries, dqueries, a, levels, block_keys, block_values, dkey, dvalue, block_bits, block_own in zip(
+        blocks, *cut, of_keys, of_values, of_dkeys, of_dvalues, drawn, _split_own(blocks, of_self), strict=True
     ):
-        units = _activations(phi, base is not None, b, h, i)
+        units = _activations(phi, len(q), base is not None, b, h, i)
         wide = _widened(units)
-        products = [torch.bmm(g, value) for value in block_values]
-        dropped = a
-        if block_bits is not None:  # where a weight was dropped, only the level reaches it
-            factor = keep_factor(block_bits, dropout, a.dtype)
-            dropped = a * factor
-            for product in products:
-                product.mul_(factor)
+        factor = None if block_bits is None else keep_factor(block_bits, dropout, a.dtype)
+        dropped = a if factor is None else a * factor
+        products = _value_products(g, block_values, factor)
         t = _add_up(wide(levels), units, map(wide, products))
+        if block_own:
+            own = (g * block_own[1]).sum(-1)
+            _diagonal(t.view_as(a), i).add_(own if factor is None else own.mul_(_diagonal(factor, i)))
         scratch = torch.empty_like(a)  # one map that every unit overwrites stays in cache
         flat_t, spread, begun = t.view_as(scratch), wide(scratch), bool(i.start)
         for m, unit in enumerate(units):
@@ -267,11 +339,18 @@ def _backward(dropout: float, up: Tensor, saved: Sequence[Any]) -> tuple[Tensor 
             if unit.dim() == 3:
                 torch.mul(change, a, out=dphi[b, h, m, i].flatten(0, 1))
             else:
-                _add_over_heads(dphi[b, :, m, i], wide(change), wide(a), first=not h.start)
+                _add_shared(_part(dphi, len(q), b, h, i)[:, :, m], wide(change), wide(a))
+        if block_own:
+            own_key, _, own_dkey, own_dvalue = block_own
+            _add_own(
+                dqueries, queries, g, own_key, own_dkey, own_dvalue, *(_diagonal(x, i) for x in (a, flat_t, dropped))
+            )
     dunits = torch.stack([_per_unit(dkeys[m], k, dvalues[m], v) for m in range(len(keys))], dim=1)
     dk, dv = (_add_up(None, list(factors), parts) for parts in (dkeys, dvalues))
+    if plain_self:
+        dk, dv = dk.add_(of_self[2]), dv.add_(of_self[3])
     dgains, dbase = (dunits, None) if base is None else (dunits[:, :-1], dunits[:, -1])
-    return dq.mul_(1 / math.sqrt(q.shape[-1])), dk, dv, dphi, dgains, dbase, None
+    return dq.mul_(1 / math.sqrt(q.shape[-1])), dk, dv, dphi, dgains, dbase, None, None
 
 
 def _per_unit(dkey: Tensor, k: Tensor, dvalue: Tensor, v: Tensor) -> Float[Tensor, "h k"]:

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from primecast.errors import InputError, unknown
 from primecast.nn.attention import Prime
 from primecast.nn.pair_features import standardize
-from primecast.nn.primer_layers import TABLES, PairFeatures, PairOffsets, first_layers
+from primecast.nn.primer_layers import EMBEDDED, TABLES, PairFeatures, PairOffsets, first_layers
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -69,8 +69,8 @@ class Primer(nn.Module):
     prime_covariates: whether pairs with a time feature are primed; else F = 1 there.
     layers:     number of layers that have gains (and a learned base) of their own; None: all share one set.
     pairing:    a name in PAIRINGS: whose activations a pair has. The controls show what pair-specific features add.
-    tokens:     number of tokens, needed by kinds "table" and "random", sparsity, permuted pairing and pair_offsets,
-                which tie a model to its channels. width: of the vectors of these two kinds.
+    tokens:     number of tokens, needed by kinds "learned", "full+learned", "table" and "random", sparsity, permuted
+                pairing and pair_offsets, which tie a model to its channels. width: of the vectors of these kinds.
     features:   f, with a callable kind.
     form:       algorithm of the lags, see `project_lags`; "auto" chooses by the number of tokens. Results are the same.
 
@@ -129,6 +129,7 @@ class Primer(nn.Module):
         self.activation, self.normalize, self.pairing = activation, normalize, pairing
         self.prime_self, self.prime_covariates = prime_self, prime_covariates
         self.identity = base == "identity" or kind == "random"
+        self.shares_samples = kind == "learned"  # of a table each sample has a copy, as in the committed runs
 
         lags: dict[str, Any] = {"length": length, "smooth": smooth, "rolling": rolling, "form": form}
         self.first = first_layers(kind, hidden, **lags, tokens=tokens, width=width, features=features, seed=seed)
@@ -174,9 +175,7 @@ class Primer(nn.Module):
         if self.normalize:
             series = standardize(series)
         hidden: Tensor = self.offset[:, None, None].to(series.dtype)
-        for layer in reversed(
-            self.first
-        ):  # the lags last: their product is large and adds the sum of the others itself
+        for layer in reversed(self.first):  # the lags last: their product is large and adds the others' sum itself
             hidden = layer(series, hidden)
         phi = ACTIVATIONS[self.activation](hidden)
         order = self.other_pairs(tokens, covariates)
@@ -184,7 +183,7 @@ class Primer(nn.Module):
             phi = phi.flatten(-2)[..., order].unflatten(-1, (tokens, tokens))
         if self.pairing in POOLED:
             phi = phi.mean(POOLED[self.pairing], keepdim=True).expand_as(phi)
-        phi = phi.expand(batch, -1, -1, -1).unflatten(1, (self.groups, -1))
+        phi = phi.expand(1 if self.shares_samples else batch, -1, -1, -1).unflatten(1, (self.groups, -1))
         return Prime(phi, self.gains, self.beta(), self._pairs(tokens, covariates, series.device))
 
     def check_windows(self, tokens: int, length: int) -> None:
@@ -243,8 +242,8 @@ def _check_pairs(tokens: int | None, **options: Any) -> None:
         raise InputError(f"sparsity is {options['sparsity']}; it must be between 0 and 1")
     if tokens is None and _is_tied(options):
         raise InputError(
-            "kinds 'table' and 'random', sparsity, permuted pairing and pair_offsets are tied to their pairs: "
-            "give tokens"
+            "kinds 'learned', 'full+learned', 'table' and 'random', sparsity, permuted pairing and pair_offsets are "
+            "tied to their channels: give tokens"
         )
 
 
@@ -255,7 +254,7 @@ def _draws(options: Mapping[str, Any]) -> bool:
 
 def _is_tied(options: Mapping[str, Any]) -> bool:
     """Return whether a primer of these arguments needs to know its number of tokens."""
-    return _draws(options) or bool(options.get("pair_offsets"))
+    return _draws(options) or options.get("kind") in EMBEDDED or bool(options.get("pair_offsets"))
 
 
 def _draw_unprimed(tokens: int | None, sparsity: float, generator: torch.Generator) -> Bool[Tensor, "n n"] | None:

@@ -68,6 +68,29 @@ class PairTable(nn.Module):
         return project_features(self.table[None].to(series.dtype), self.weight.to(series.dtype), start)
 
 
+class ChannelEmbeddings(nn.Module):
+    """W s_ij for s_ij = [a_i, b_j, a_i * b_j], with learned embeddings a of query tokens and b of key tokens.
+
+    Two vectors and one matrix product for each hidden unit: nothing of size n x n x f is built, and n x f parameters
+    stand for the n x n x f of a table. No window is read, so all samples share the result.
+    """
+
+    def __init__(self, hidden: int, *, tokens: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(hidden, 3 * width) / (3 * width) ** 0.5)
+        self.query = nn.Parameter(torch.randn(tokens, width))
+        self.key = nn.Parameter(torch.randn(tokens, width))
+
+    def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "#b r n n"]:
+        query, key, weight = (x.to(series.dtype) for x in (self.query, self.key, self.weight))
+        of_query, of_key, of_both = weight.chunk(3, dim=1)
+        hidden = (query * of_both[:, None]) @ key.T  # r n n
+        hidden = hidden + (of_query @ query.T)[:, :, None] + (of_key @ key.T)[:, None, :]
+        return (hidden if start is None else hidden + start).expand(
+            1 if start is None or start.ndim == 3 else -1, -1, -1, -1
+        )
+
+
 class PairOffsets(nn.Module):
     """A learned offset for each pair and hidden unit, whatever the windows hold; they start at 0."""
 
@@ -106,11 +129,15 @@ KINDS = {
     "full": "lead-lag at all lags and the three instantaneous features",
     "lead_lag": "circular cross-correlation at all lags of the look-back",
     "instantaneous": "Pearson, correlation of rolling standard deviations, Spearman",
+    "learned": "learned embeddings of the two channels and their product; ties a model to its channels",
+    "full+learned": "both: the features of the windows and the learned embeddings",
     "table": "a learned vector for each pair, whatever the windows hold; ties a model to its channels",
     "random": "control: a vector drawn for each pair, which is not learned: nothing is known of the pairs",
 }
 TABLES = ("table", "random")
 """Kinds that keep a vector for each pair and read nothing from the windows."""
+EMBEDDED = ("learned", "full+learned")
+"""Kinds that have embeddings of the channels."""
 
 
 def first_layers(
@@ -132,10 +159,12 @@ def first_layers(
     if kind not in KINDS:
         raise unknown("primer", kind, KINDS)
     layers: list[nn.Module] = []
-    if kind in ("full", "lead_lag"):
+    if kind in ("full", "full+learned", "lead_lag"):
         layers.append(LeadLag(hidden, length=length, smooth=smooth, form=form))
-    if kind in ("full", "instantaneous"):
+    if kind in ("full", "full+learned", "instantaneous"):
         layers.append(Instantaneous(hidden, rolling=rolling, form=form))
     if kind in TABLES and tokens is not None:
         layers.append(PairTable(hidden, tokens=tokens, width=width, learned=kind == "table", seed=seed))
+    if kind in EMBEDDED and tokens is not None:
+        layers.append(ChannelEmbeddings(hidden, tokens=tokens, width=width))
     return nn.ModuleList(layers)
