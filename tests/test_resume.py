@@ -541,64 +541,25 @@ def test_a_file_that_is_no_state_is_refused_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (
-            {"moments/head.bias/exp_avg": torch.ones(1)},
-            r"moments/head\.bias/exp_avg is float32\[1\] there and float32\[3\] in the model",
-        ),
-        ({"moments/head.bias/exp_avg": torch.ones(3).double()}, r"moments/head\.bias/exp_avg is float64\[3\] there"),
-        ({"moments/head.bias/step": None}, r"moments/head\.bias/step is missing there and float32\[\]"),
-        ({"moments/gone/step": torch.zeros(())}, r"moments/gone/step is float32\[\] there and missing in the model"),
-        ({"weights/head.bias": torch.ones(4)}, r"weights/head\.bias is float32\[4\] there and float32\[3\]"),
-        ({"best/head.bias": None}, r"best/head\.bias is missing there and float32\[3\]"),
-        ({"generators/shuffle": None}, r"generators/shuffle is missing there and uint8\["),
-        ({"generators/dropout/cpu/0": torch.ones(3).byte()}, r"generators/dropout/cpu/0 is uint8\[3\] there"),
-        ({"generators/shuffle": "zeros"}, r"a random generator refuses its state"),
-        ({"unknown": torch.ones(2)}, r"unknown is float32\[2\] there and missing in the model"),
+        {"moments/head.bias/exp_avg": torch.ones(2)},
+        {"moments/head.bias/exp_avg_sq": None},
+        {"weights/head.bias": torch.ones(4)},
+        {"best/head.bias": None},
+        {"generators/shuffle": None},
+        {"generators/shuffle": torch.ones(3).byte()},
+        {"generators/dropout/cpu/0": torch.ones(3).byte()},
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+    ids=lambda value: next(iter(value)),
 )
-def test_a_state_with_other_tensors_than_the_run_is_refused_before_it_is_used(
-    tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
+def test_a_state_with_other_tensors_than_the_run_is_refused(tmp_path: Path, change: dict[str, Tensor | None]) -> None:
     interrupted(tmp_path, at_call=7)
-    (tmp_path / "state.previous.safetensors").unlink()
     path = tmp_path / "state.safetensors"
     tensors, metadata = load_tensors(path)
-    for name, tensor in change.items():
-        changed = torch.zeros_like(tensors[name]) if isinstance(tensor, str) else tensor
-        tensors |= {name: changed}
-    rewrite(path, {name: tensor for name, tensor in tensors.items() if tensor is not None}, metadata)
-    model = Tiny()
-    with pytest.raises(InputError, match=rf"state\.safetensors is damaged: {message}.*; give another folder, or"):
-        train_tiny(model, loss=mse, state=tmp_path)
-    assert same(weights(model), weights(Tiny()))
-
-
-@pytest.mark.parametrize("change", [{"rows": [{}]}, {"rows": 3}, {"extra": 1}], ids=str)
-def test_a_state_whose_progress_has_other_fields_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    interrupted(tmp_path, at_call=7)
-    (tmp_path / "state.previous.safetensors").unlink()
-    path = tmp_path / "state.safetensors"
-    tensors, metadata = load_tensors(path)
-    metadata["progress"] = json.dumps(json.loads(metadata["progress"]) | change)
-    rewrite(path, tensors, metadata)
-    with pytest.raises(InputError, match=r"is damaged: its settings or its progress cannot be read;"):
-        train_tiny(loss=mse, state=tmp_path)
-
-
-@pytest.mark.parametrize("name", ["progress", "settings"])
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, "{", "[1]", "7", "null"], ids=["deep", "cut", "list", "number", "null"]
-)
-def test_a_state_whose_texts_are_no_settings_and_no_progress_is_refused(tmp_path: Path, name: str, text: str) -> None:
-    interrupted(tmp_path, at_call=7)
-    (tmp_path / "state.previous.safetensors").unlink()
-    path = tmp_path / "state.safetensors"
-    tensors, metadata = load_tensors(path)
-    rewrite(path, tensors, metadata | {name: text})
-    with pytest.raises(InputError, match="is damaged: its settings or its progress cannot be read; give another"):
+    changed: dict[str, Tensor | None] = {**tensors, **change}
+    rewrite(path, {name: tensor for name, tensor in changed.items() if tensor is not None}, metadata)
+    with pytest.raises(InputError, match=r"state\.safetensors is damaged: .*; give another folder, or"):
         train_tiny(loss=mse, state=tmp_path)
 
 

@@ -5,7 +5,6 @@ j key token.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
@@ -18,18 +17,12 @@ from primecast.nn.primer import Primer
 from primecast.training.loop import predict_batches
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionTrace:
-    """One batch: the attention map of each layer, averaged over heads, and the output of each primer."""
-
-    maps: list[Float[Tensor, "b i j"]]
-    primes: list[Prime]
-
-
 def trace_attention(
     model: nn.Module, windows: WindowSource, *, index: Int64[Tensor, "w"] | None = None, batch_size: int = 64
-) -> Iterator[AttentionTrace]:
-    """Forecast the windows batch by batch and yield the trace of each; the hooks are removed at the end.
+) -> Iterator[tuple[list[Float[Tensor, "b i j"]], list[Prime]]]:
+    """Forecast the windows and yield, for each batch, the attention maps and the outputs of the primers.
+
+    There is a map for each layer, averaged over heads. The hooks are removed at the end.
 
     index: numbers of the windows to forecast; all of them by default.
     """
@@ -46,7 +39,7 @@ def trace_attention(
     handles += [m.register_forward_hook(record_prime) for m in model.modules() if isinstance(m, Primer)]
     try:
         for _ in predict_batches(model, windows, index=index, batch_size=batch_size):
-            yield AttentionTrace(list(maps), list(primes))
+            yield list(maps), list(primes)
             maps.clear()
             primes.clear()
     finally:

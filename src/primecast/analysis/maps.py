@@ -81,11 +81,11 @@ def channel_maps(
     """Return mean attention and mean `distance_from_mean_filter` between channels; None where the model has none."""
     attention: list[Tensor] = []
     primer: list[Tensor] = []
-    for trace in trace_attention(model, windows, batch_size=batch_size):
-        maps = [one[:, :channels, :channels] for one in trace.maps if one.shape[-1] == one.shape[-2]]
+    for all_maps, all_primes in trace_attention(model, windows, batch_size=batch_size):
+        maps = [one[:, :channels, :channels] for one in all_maps if one.shape[-1] == one.shape[-2]]
         if maps and all(one.shape[-1] == channels for one in maps):
             attention.append(torch.stack(maps).mean(0).sum(0))
-        primes = [layer for prime in trace.primes if prime.phi.shape[-1] >= channels for layer in layers_of(prime)]
+        primes = [layer for prime in all_primes if prime.phi.shape[-1] >= channels for layer in layers_of(prime)]
         if primes:
             primer.append(torch.stack([distance_from_mean_filter(one, channels) for one in primes]).mean(0).sum(0))
 
@@ -127,9 +127,9 @@ def mean_maps(model: nn.Module, windows: Windows, *, most: int) -> MeanMaps:
     index = evenly_spaced(len(windows), most)
     maps: list[Tensor] = []
     strengths: list[Tensor] = []
-    for trace in trace_attention(model, windows, index=index, batch_size=BATCH):
-        maps.append(torch.stack([one.sum(0) for one in trace.maps]))
-        for prime in trace.primes[:1]:
+    for layers, primes in trace_attention(model, windows, index=index, batch_size=BATCH):
+        maps.append(torch.stack([one.sum(0) for one in layers]))
+        for prime in primes[:1]:
             both = [
                 torch.stack([filter_strength(one, centered=centered).double().sum(0) for one in layers_of(prime)])
                 for centered in (False, True)

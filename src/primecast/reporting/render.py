@@ -193,6 +193,7 @@ def _payload(data: ReportData) -> dict[str, Any]:
     recent = data.frame.iloc[-rows:]
     digits = [_digits(data.frame[name]) for name in targets]
     pairs = data.pairs
+    bars = None if data.sensor_ablation is None else data.sensor_ablation.rename_axis("sensor")
     offset = recent.index[-1].utcoffset() if isinstance(recent.index, pd.DatetimeIndex) else None
 
     def columns(frame: pd.DataFrame) -> list[list[float | None]]:
@@ -209,7 +210,7 @@ def _payload(data: ReportData) -> dict[str, Any]:
         "pairs": None if pairs is None else _edges(pairs.head(PAIRS), place),
         "pairsInAll": 0 if pairs is None else len(pairs),
         "maps": [_map(one, place) for one in data.maps],
-        "sensor_ablation": None if data.sensor_ablation is None else _bars(data.sensor_ablation),
+        "sensor_ablation": None if bars is None else bars.head(BARS).round(6).reset_index().to_dict("records"),
     }
 
 
@@ -262,10 +263,3 @@ def _map(one: PairMap, place: Mapping[str, int]) -> dict[str, Any]:
         "channels": [place[name] for name in shown.columns],
         "values": [_numbers(row, 4) for row in shown.to_numpy()],
     }
-
-
-def _bars(ablation: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {"sensor": str(sensor), "mean": round(float(mean), 6), "largest": round(float(largest), 6), "channel": channel}
-        for sensor, mean, largest, channel in ablation.head(BARS).itertuples()
-    ]

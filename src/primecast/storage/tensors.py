@@ -79,17 +79,13 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     return {name: describe_tensor(tensor) for name, tensor in tensors.items()}
 
 
-def find_differences(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
-    """Return a text for each tensor that is missing, unexpected or of another dtype or shape."""
-    return [
+def _check_tensors(found: Mapping[str, str], expected: Mapping[str, str], *, source: str) -> None:
+    differences = [
         f"{name} is {found.get(name, 'missing')} there and {expected.get(name, 'missing')} in the model"
         for name in [*expected, *sorted(found.keys() - expected.keys())]
         if found.get(name) != expected.get(name)
     ]
-
-
-def _check_tensors(found: Mapping[str, str], expected: Mapping[str, str], *, source: str) -> None:
-    if differences := find_differences(found, expected):
+    if differences:
         rest = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise InputError(
             f"{source} holds the weights of another model: {'; '.join(differences[:3])}{rest}; create the model with "

@@ -48,17 +48,6 @@ class History:
     steps: int
     stopped_early: bool
 
-    @classmethod
-    def of(cls, run: TrainingRun) -> "History":
-        progress = run.progress
-        return cls(
-            epochs=tuple(progress.rows),
-            best_epoch=progress.best_epoch,
-            seconds=sum(row.seconds for row in progress.rows),
-            steps=progress.steps,
-            stopped_early=len(progress.rows) < run.settings.epochs,
-        )
-
     @property
     def best(self) -> EpochRow:
         return self.epochs[self.best_epoch - 1]
@@ -129,14 +118,15 @@ def fit(
         lock_state_dir(settings.state, group),
         Display(progress, shown=group.is_main, epochs=settings.epochs, steps=steps) as display,
     ):
-        run = TrainingRun(model, optimizer, {**parts, **description}, settings, steps=steps, device=target, group=group)
+        run = TrainingRun(model, optimizer, {**parts, **description}, settings, steps, target, group)
         if run.resume():
             display.resumed(run.progress)
         try:
             _train(run, train, val, loss, display)
         finally:
             run.restore_best()
-    return History.of(run)
+    rows, best_epoch, total = tuple(run.progress.rows), run.progress.best_epoch, run.progress.steps
+    return History(rows, best_epoch, sum(row.seconds for row in rows), total, len(rows) < settings.epochs)
 
 
 def _train(run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss, display: Display) -> None:
@@ -331,6 +321,5 @@ def _inference(model: nn.Module) -> Iterator[None]:
 
 
 def _gather(windows: WindowSource, index: Int64[Tensor, "b"], device: torch.device) -> Batch:
-    batch = windows.batch(index)
-    time_features = None if batch.time_features is None else batch.time_features.to(device)
-    return Batch(batch.x.to(device), batch.y.to(device), time_features)
+    x, y, time_features = windows.batch(index)
+    return Batch(x.to(device), y.to(device), None if time_features is None else time_features.to(device))
