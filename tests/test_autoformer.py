@@ -111,7 +111,7 @@ def test_what_needs_pairs_is_refused() -> None:
     x = torch.randn(B, 13, 8)
     with pytest.raises(InputError, match="auto-correlation aggregates delays, not pairs"):
         layer(x, prime=torch.ones(B, 13, 13, 8))
-    with pytest.raises(InputError, match="auto-correlation has no weights of pairs, so it takes no mask"):
+    with pytest.raises(InputError, match="auto-correlation aggregates delays, not pairs: it takes no mask"):
         layer(x, mask=torch.ones(1, 1, 13, 13, dtype=torch.bool))
     with pytest.raises(InputError, match="takes no dropout"):
         layer.mechanism(x, x, x, x, AttentionArgs(dropout=0.1))

@@ -31,6 +31,12 @@ def unknown(what: str, given: object, allowed: Iterable[object]) -> InputError:
     return InputError(f"unknown {what} {given!r}{hint}; allowed: {', '.join(names) or 'none'}")
 
 
+def check_known(what: str, given: object, allowed: Collection[object]) -> None:
+    """Refuse a name that is not in a registry, with the error `unknown`."""
+    if given not in allowed:
+        raise unknown(what, given, allowed)
+
+
 def format_list(names: Collection[object], *, most: int = 8) -> str:
     """The first few names, and how many there are when these are not all."""
     shown = ", ".join(map(str, list(names)[:most])) or "none"

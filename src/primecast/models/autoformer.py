@@ -33,7 +33,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import FEED_FORWARD_ACTIVATIONS, WindowNorm, moving_average
 from primecast.nn.mechanisms import AttentionArgs
@@ -92,13 +92,9 @@ class AutoCorrelation(nn.Module):
         x: Float[Tensor, "b i d"],
         terms: AttentionArgs,
     ) -> Float[Tensor, "b i d"]:
-        if terms.prime is not None:
-            raise InputError("auto-correlation aggregates delays, not pairs: it has no use for a primer")
-        for name, given in (("mask", terms.mask), ("bias", terms.bias), ("position", terms.position)):
-            if given is not None:
-                raise InputError(f"auto-correlation has no weights of pairs, so it takes no {name}")
-        if terms.dropout:
-            raise InputError("auto-correlation has no weights of pairs, so it takes no dropout")
+        for name, value in {**vars(terms), "modulate": None, "dropout": terms.dropout or None}.items():
+            if value is not None:
+                raise InputError(f"auto-correlation aggregates delays, not pairs: it takes no {name}")
         steps = q.shape[1]
         k, v = (_fit_length(z, steps) for z in (k, v))
         weights = delay_weights(delay_scores(q, k), delay_count(self.factor, steps), shared=self.training)
@@ -168,8 +164,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, *, dropout: float, activation: str) -> None:
         super().__init__()
-        if activation not in FEED_FORWARD_ACTIVATIONS:
-            raise unknown("activation", activation, FEED_FORWARD_ACTIVATIONS)
+        check_known("activation", activation, FEED_FORWARD_ACTIVATIONS)
         self.up = nn.Linear(d_model, d_ff, bias=False)
         self.down = nn.Linear(d_ff, d_model, bias=False)
         self.activation = activation
@@ -183,12 +178,10 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Auto-correlation, then feed-forward; of each sum only the season goes on."""
 
-    def __init__(
-        self, d_model: int, n_heads: int, *, d_ff: int, kernel: int, factor: float, dropout: float, activation: str
-    ) -> None:
+    def __init__(self, attention: nn.Module, feed: nn.Module, *, kernel: int, dropout: float) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
-        self.feed = FeedForward(d_model, d_ff, dropout=dropout, activation=activation)
+        self.attention = attention
+        self.feed = feed
         self.dropout = Dropout(dropout)
         self.kernel = kernel
 
@@ -202,22 +195,13 @@ class DecoderLayer(nn.Module):
     """Auto-correlation with itself, then with the encoder, then feed-forward; returns season and trend."""
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        *,
-        channels: int,
-        d_ff: int,
-        kernel: int,
-        factor: float,
-        dropout: float,
-        activation: str,
+        self, attention: nn.Module, cross: nn.Module, feed: nn.Module, trend: nn.Module, *, kernel: int, dropout: float
     ) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
-        self.cross = MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
-        self.feed = FeedForward(d_model, d_ff, dropout=dropout, activation=activation)
-        self.trend = _circular(d_model, channels)
+        self.attention = attention
+        self.cross = cross
+        self.feed = feed
+        self.trend = trend
         self.dropout = Dropout(dropout)
         self.kernel = kernel
 
@@ -270,20 +254,22 @@ class Autoformer(nn.Module):
         self.horizon = horizon
         self.label = label
         self.kernel = kernel
-        shared: dict[str, Any] = {
-            "d_ff": d_ff or 4 * d_model,
-            "kernel": kernel,
-            "factor": factor,
-            "dropout": dropout,
-            "activation": activation,
-        }
+
+        def attention() -> MultiHeadAttention:
+            return MultiHeadAttention(d_model, n_heads, mechanism=AutoCorrelation(factor))
+
+        def feed() -> FeedForward:
+            return FeedForward(d_model, d_ff or 4 * d_model, dropout=dropout, activation=activation)
+
         self.norm = WindowNorm(norm, channels)
         self.embed_past = StepEmbedding(channels, n_time_features, d_model, dropout=dropout)
         self.embed_future = StepEmbedding(channels, n_time_features, d_model, dropout=dropout)
-        self.encoders = nn.ModuleList(EncoderLayer(d_model, n_heads, **shared) for _ in range(n_layers))
+        around: dict[str, Any] = {"kernel": kernel, "dropout": dropout}
+        self.encoders = nn.ModuleList(EncoderLayer(attention(), feed(), **around) for _ in range(n_layers))
         self.norm_past = SeasonNorm(d_model)
         self.decoders = nn.ModuleList(
-            DecoderLayer(d_model, n_heads, channels=channels, **shared) for _ in range(n_decoders)
+            DecoderLayer(attention(), attention(), feed(), _circular(d_model, channels), **around)
+            for _ in range(n_decoders)
         )
         self.norm_future = SeasonNorm(d_model)
         self.head = nn.Linear(d_model, channels)

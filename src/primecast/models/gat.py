@@ -29,14 +29,13 @@ e edges, d model width, k head size, r hidden units of a primer.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.attention import MODULATE
 from primecast.nn.dropout import Dropout, drop
 from primecast.nn.layers import Block, WindowNorm
@@ -124,16 +123,12 @@ def prime_edges(
     """
     tokens, length = series.shape[1:]
     query, key = edges
-    on_grid = primer.pairing in POOLED or any(type(layer) not in _ON_EDGES for layer in primer.first)
-    if on_grid or series.shape[0] == 0:  # MKL has no FFT of an empty batch
+    on_edges = all(type(layer) in (LeadLag, Instantaneous, PairTable) for layer in primer.first)
+    if primer.pairing in POOLED or not on_edges or series.shape[0] == 0:  # MKL has no FFT of an empty batch
         prime = primer(series, covariates=covariates)
         phi = prime.phi.flatten(1, 2)[:, :, query, key].permute(2, 0, 1)
         return EdgePrime(phi, prime.gains, prime.base, None if prime.pairs is None else prime.pairs[query, key])
-    if length != primer.length:
-        raise InputError(f"the primer was made for a look-back of {primer.length} steps, the windows have {length}")
-    if primer.tokens is not None and tokens != primer.tokens:
-        raise InputError(f"the primer was made for {primer.tokens} tokens, the windows have {tokens}")
-
+    primer.check_windows(tokens, length)
     series = primer.in_precision(series.detach())
     if primer.normalize:
         series = standardize(series)
@@ -144,50 +139,29 @@ def prime_edges(
         looked_up = torch.stack([other // tokens, other % tokens])
     hidden: Tensor = primer.offset.to(series.dtype)
     for layer in primer.first:
-        hidden = hidden + _ON_EDGES[type(layer)](layer, series, looked_up)
+        hidden = hidden + _first_layer(layer, series, looked_up)
+    pairs = primer.primed_pairs(tokens, covariates, series.device)
     phi = ACTIVATIONS[primer.activation](hidden)
-    return EdgePrime(phi, primer.gains, primer.beta(), _primed(primer, edges, tokens, covariates))
+    return EdgePrime(phi, primer.gains, primer.beta(), None if pairs is None else pairs[query, key])
 
 
-def _primed(primer: Primer, edges: Int64[Tensor, "2 e"], tokens: int, covariates: int) -> Bool[Tensor, "e"] | None:
-    """Return which edges have a primer; None when all do."""
+def _first_layer(
+    layer: nn.Module, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"]
+) -> Float[Tensor, "e #b r"]:
+    """Return what a layer of `primer.first` computes, for the listed pairs only."""
     query, key = edges
-    if primer.unprimed is None and primer.prime_self and (primer.prime_covariates or not covariates):
-        return None
-    primed = torch.ones_like(query, dtype=torch.bool)
-    if primer.unprimed is not None:
-        primed = primed & ~primer.unprimed[query, key]
-    if not primer.prime_self:
-        primed = primed & (query != key)
-    if covariates and not primer.prime_covariates:
-        primed = primed & (edges < tokens - covariates).all(0)
-    return primed
-
-
-def _lags(layer: LeadLag, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"]) -> Float[Tensor, "e b r"]:
-    length = series.shape[-1]
-    spectrum = torch.fft.rfft(series.transpose(0, 1))
-    query, key = (spectrum.index_select(0, nodes) for nodes in edges)
+    assert isinstance(layer, LeadLag | Instantaneous | PairTable)
     weight = layer.weight.to(series.dtype)
+    if isinstance(layer, PairTable):
+        return (layer.table[query, key].to(series.dtype) @ weight.mT)[:, None]
+    if isinstance(layer, Instantaneous):
+        grid = instantaneous(series, rolling=layer.rolling, form="matrix" if layer.form == "matrix" else "sort")
+        return grid.permute(1, 2, 0, 3)[query, key] @ weight.mT
+    spectrum, length = torch.fft.rfft(series.transpose(0, 1)), series.shape[-1]
+    leader, follower = spectrum.index_select(0, query), spectrum.index_select(0, key)
     if layer.smooth:  # tanh of R is not linear: here R has to be built
-        return (correlate(query, key, length) / length).tanh() @ weight.mT
-    return cross_spectrum(query, key) @ frequency_weight(weight).mT
-
-
-def _instantaneous(
-    layer: Instantaneous, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"]
-) -> Float[Tensor, "e b r"]:
-    form = "matrix" if layer.form == "matrix" else "sort"
-    grid = instantaneous(series, rolling=layer.rolling, form=form)
-    return grid.permute(1, 2, 0, 3)[edges[0], edges[1]] @ layer.weight.to(series.dtype).mT
-
-
-def _table(layer: PairTable, series: Float[Tensor, "b n l"], edges: Int64[Tensor, "2 e"]) -> Float[Tensor, "e 1 r"]:
-    return (layer.table[edges[0], edges[1]].to(series.dtype) @ layer.weight.to(series.dtype).mT)[:, None]
-
-
-_ON_EDGES: dict[type[nn.Module], Any] = {LeadLag: _lags, Instantaneous: _instantaneous, PairTable: _table}
-"""How the first layer of a primer is computed for listed pairs; what is not here is computed for all and looked up."""
+        return (correlate(leader, follower, length) / length).tanh() @ weight.mT
+    return cross_spectrum(leader, follower) @ frequency_weight(weight).mT
 
 
 # ---------------------------------------------------------------- attention on edges
@@ -209,10 +183,8 @@ class EdgeAttention(nn.Module):
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
             raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
-        if scoring not in SCORINGS:
-            raise unknown("scoring", scoring, SCORINGS)
-        if modulate not in MODULATE:
-            raise unknown("modulate", modulate, MODULATE)
+        check_known("scoring", scoring, SCORINGS)
+        check_known("modulate", modulate, MODULATE)
         size = d_model // n_heads
         self.n_heads = n_heads
         self.scoring = scoring

@@ -37,7 +37,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.pair_features import correlate
 
 ESTIMATES = {
@@ -89,21 +89,14 @@ class LIFT(nn.Module):
             raise InputError('a backbone given by name is built by create_model("lift", ...); LIFT takes a module')
         if lookback < 3:
             raise InputError(f"lookback {lookback} has no inner lag to find a peak at: LIFT needs at least 3 steps")
-        for what, given, allowed in (("estimate", estimate, ESTIMATES), ("router", router, ROUTERS)):
-            if given not in allowed:
-                raise unknown(what, given, allowed)
+        check_known("estimate", estimate, ESTIMATES)
+        check_known("router", router, ROUTERS)
         self.leaders = leaders
         self.estimate = estimate
         self.router = router
         self.backbone = backbone
-        self.refiner = Refiner(
-            lookback=lookback,
-            horizon=horizon,
-            channels=channels,
-            leaders=leaders,
-            states=states,
-            temperature=temperature,
-        )
+        sizes = {"lookback": lookback, "horizon": horizon, "channels": channels}
+        self.refiner = Refiner(**sizes, leaders=leaders, states=states, temperature=temperature)
 
     def forward(
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None

@@ -36,7 +36,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.attention import PositionFn, Prime
 from primecast.nn.layers import Block, WindowNorm
 from primecast.nn.losses import Loss
@@ -61,8 +61,7 @@ TIME_MECHANISMS = ("dot", "differential", "gated")
 
 def causal_mask(channels: int, patches: int) -> Bool[Tensor, "x x"]:
     """Return True where patch i of any channel may attend to patch j of any channel: j <= i."""
-    past = torch.ones(patches, patches, dtype=torch.bool).tril()
-    return past.repeat(channels, channels)
+    return torch.ones(patches, patches, dtype=torch.bool).tril().repeat(channels, channels)
 
 
 def rotation(index: Float[Tensor, "x"], size: int, *, base: float = 10000.0) -> PositionFn:
@@ -166,7 +165,9 @@ class TimerXL(nn.Module):
         super().__init__()
         if patch < 1 or lookback % patch:
             raise InputError(f"lookback {lookback} is not a multiple of patch {patch}; give a patch that divides it")
-        _check_choices(rotary=rotary, head=head, mechanism=mechanism)
+        check_known("rotary", rotary, ROTARY)
+        check_known("head", head, HEADS)
+        check_known("mechanism of timer_xl", mechanism, TIME_MECHANISMS)
         self.horizon = horizon
         self.patch = patch
         self.rotary = rotary
@@ -245,11 +246,8 @@ class TimerXL(nn.Module):
         z = self.embed(series.unflatten(2, (patches, self.patch)).flatten(1, 2))
         token = torch.arange(channels * patches, device=x.device)
         mask = causal_mask(channels, patches).to(x.device)[None, None] if patches > 1 else None
-        position = None
-        if self.rotary == "flattened":
-            position = rotation(token.to(z.dtype), self.size)
-        elif patches > 1:
-            position = rotation((token % patches).to(z.dtype), self.size)
+        place = token if self.rotary == "flattened" else token % patches
+        position = rotation(place.to(z.dtype), self.size) if patches > 1 or self.rotary == "flattened" else None
         for depth, (block, bias) in enumerate(zip(self.blocks, self.biases, strict=True)):
             z = block(
                 z,
@@ -259,13 +257,3 @@ class TimerXL(nn.Module):
                 position=position,
             )
         return self.norm_out(z).unflatten(1, (channels, patches)), restore
-
-
-def _check_choices(*, rotary: str, head: str, mechanism: str) -> None:
-    for what, given, allowed in (
-        ("rotary", rotary, ROTARY),
-        ("head", head, HEADS),
-        ("mechanism of timer_xl", mechanism, TIME_MECHANISMS),
-    ):
-        if given not in allowed:
-            raise unknown(what, given, allowed)

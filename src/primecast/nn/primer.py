@@ -184,7 +184,7 @@ class Primer(nn.Module):
         if self.pairing in POOLED:
             phi = phi.mean(POOLED[self.pairing], keepdim=True).expand_as(phi)
         phi = phi.expand(1 if self.shares_samples else batch, -1, -1, -1).unflatten(1, (self.groups, -1))
-        return Prime(phi, self.gains, self.beta(), self._pairs(tokens, covariates, series.device))
+        return Prime(phi, self.gains, self.beta(), self.primed_pairs(tokens, covariates, series.device))
 
     def check_windows(self, tokens: int, length: int) -> None:
         """Refuse windows of another look-back, or of another number of tokens than the primer is tied to."""
@@ -210,7 +210,7 @@ class Primer(nn.Module):
         others[between] = self.order[between[self.order]]
         return others
 
-    def _pairs(self, tokens: int, covariates: int, device: torch.device) -> Bool[Tensor, "n n"] | None:
+    def primed_pairs(self, tokens: int, covariates: int, device: torch.device) -> Bool[Tensor, "n n"] | None:
         """Return which pairs have a primer; None when all do, which costs nothing."""
         pairs = None if self.unprimed is None else ~self.unprimed
         if not self.prime_self:
