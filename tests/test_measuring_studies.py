@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from primecast import models
 from primecast.analysis import probes
-from primecast.analysis.statistics import blocks_frame
+from primecast.analysis.statistics import block_record
 from primecast.data import load_dataset, split
 from primecast.data.synthetic import SYSTEMS
 from primecast.errors import InputError
@@ -139,7 +139,9 @@ def quick_rows() -> Mapping[str, pd.DataFrame]:
 
 def blocks_of(frame: pd.DataFrame) -> pd.DataFrame:
     errors = {key: np.random.default_rng(number).random(997) for number, key in enumerate(frame["key"])}
-    return blocks_frame({key: {"window_mse": found, "window_mae": found} for key, found in errors.items()})
+    return pd.DataFrame(
+        [block_record(key, {"window_mse": found, "window_mae": found}) for key, found in errors.items()]
+    )
 
 
 @pytest.mark.parametrize(("name", "study"), list(zip(NAMES, STUDIES, strict=True)), ids=NAMES)

@@ -14,8 +14,8 @@ from primecast.analysis.statistics import (
     TIE,
     WORSE,
     Comparison,
+    block_record,
     block_sums,
-    blocks_frame,
     cell_counts,
     cell_size,
     cells,
@@ -85,7 +85,7 @@ def test_blocks_survive_the_way_to_the_disk_and_back(tmp_path: Path) -> None:
         key: {f"window_{name}": generator.random(size).astype(np.float32) for name in ("mse", "mae")}
         for key, size in (("0123", 53), ("abcd", 1000))
     }
-    blocks = blocks_frame(arrays)
+    blocks = pd.DataFrame([block_record(key, found) for key, found in arrays.items()])
     write_blocks(tmp_path / "blocks.csv", blocks)
     again = read_blocks(tmp_path / "blocks.csv")
     assert list(again["key"]) == ["0123", "abcd"] and list(again["windows"]) == [53, 1000]

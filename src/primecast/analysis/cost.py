@@ -81,16 +81,13 @@ class ReferenceWorkload:
 
 def time_interleaved(*calls: Callable[[], None]) -> list[Float64[np.ndarray, "k"]]:
     """Return the CPU seconds, summed over threads, of each call in TIMED rounds; each round runs every call once."""
-    for _ in range(WARM_UP):
-        for call in calls:
-            call()
-    seconds = np.empty((len(calls), TIMED))
-    for turn in range(TIMED):
+    seconds = np.empty((len(calls), WARM_UP + TIMED))
+    for turn in range(WARM_UP + TIMED):
         for number, call in enumerate(calls):
             start = time.process_time()
             call()
             seconds[number, turn] = time.process_time() - start
-    return list(seconds)
+    return list(seconds[:, WARM_UP:])
 
 
 def kept_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:

@@ -60,10 +60,9 @@ class Relations:
         """Return the significant pairs, strongest first: leader, follower, steps, time, strength; 0 steps: together."""
         names, lead, strength = list(self.lead.columns), self.lead.to_numpy(), self.strength.to_numpy()
         rows = []
-        for i, j in np.argwhere(~np.isnan(lead)):
-            if lead[i, j] > 0 or (lead[i, j] == 0 and i < j):
-                time = None if self.lead_time is None else self.lead_time.iloc[i, j]
-                rows.append((names[i], names[j], int(lead[i, j]), time, float(strength[i, j])))
+        for i, j in np.argwhere((lead > 0) | np.triu(lead == 0, 1)):
+            time = None if self.lead_time is None else self.lead_time.iloc[i, j]
+            rows.append((names[i], names[j], int(lead[i, j]), time, float(strength[i, j])))
         rows.sort(key=lambda row: -abs(row[-1]))
         return pd.DataFrame(rows, columns=["leader", "follower", "steps", "time", "strength"])
 

@@ -34,6 +34,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -85,14 +86,12 @@ def cell_counts(windows: int, cell: int) -> Int64[np.ndarray, "c"]:
     return np.diff(np.append(np.arange(0, windows, cell), windows))
 
 
-def blocks_frame(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> pd.DataFrame:
-    """Return one row per run: key, windows, cell, and the sums of squared and absolute errors over cells."""
-    lines = []
-    for key, found in arrays.items():
-        cell = cell_size(len(found["window_mse"]))
-        sums = {name: block_sums(found[f"window_{name}"], cell) for name in ("mse", "mae")}
-        lines.append({"key": key, "windows": len(found["window_mse"]), "cell": cell, **sums})
-    return pd.DataFrame(lines, columns=["key", "windows", "cell", "mse", "mae"])
+def block_record(key: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the line of a run: key, windows, cell, and the sums of squared and absolute errors over cells."""
+    windows = len(arrays["window_mse"])
+    cell = cell_size(windows)
+    sums = {name: block_sums(arrays[f"window_{name}"], cell) for name in ("mse", "mae")}
+    return {"key": key, "windows": windows, "cell": cell, **sums}
 
 
 def write_blocks(path: Path, blocks: pd.DataFrame) -> None:

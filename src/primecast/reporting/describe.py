@@ -66,9 +66,7 @@ def stamp(time: object) -> str:
     """
     if not isinstance(time, pd.Timestamp):
         return str(time)
-    if time == time.normalize():
-        return f"{time:%Y-%m-%d}"
-    return f"{time:%Y-%m-%d %H:%M}" if not (time.second or time.microsecond) else f"{time:%Y-%m-%d %H:%M:%S}"
+    return f"{time:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00").removesuffix(":00")
 
 
 def duration(time: object, steps: int) -> str:

@@ -112,9 +112,8 @@ def pair_maps(relations: Relations) -> list[PairMap]:
 
 def _concentration_text(relations: Relations, what: str) -> str:
     weights = relations.attention
-    if (
-        weights is None or len(weights) < 2 or weights.isna().any(axis=None)
-    ):  # distances that are all 0 have no fractions
+    # Distances that are all 0 have no fractions.
+    if weights is None or len(weights) < 2 or weights.isna().any(axis=None):
         return ""
     found = relations.concentration()
     text = (

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from primecast.errors import InputError
 from primecast.reporting.describe import FENCE, duration, inspect, number, percent, stamp
@@ -95,27 +95,23 @@ def report_html(data: ReportData) -> str:
     plotly = plotly_script()
     hashes = " ".join(f"'sha256-{_b64(hashlib.sha256(text.encode()).digest())}'" for text in (script, plotly))
     payload = json.dumps(_payload(data), allow_nan=False, separators=(",", ":"))
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:",
-            style=style,
-            script=script,
-            payload=_packed(payload),
-            plotly=_packed(plotly),
-            data=data,
-            channels=inspect(data.frame),
-            gains=_gains(data.held_out),
-            threshold=_threshold(data.pairs),
-            limits={"map": MAP, "bars": BARS},
-            **_backtest(data),
-        )
+    return _template().render(
+        policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:",
+        style=style,
+        script=script,
+        payload=_packed(payload),
+        plotly=_packed(plotly),
+        data=data,
+        channels=inspect(data.frame),
+        gains=_gains(data.held_out),
+        threshold=_threshold(data.pairs),
+        limits={"map": MAP, "bars": BARS},
+        **_backtest(data),
     )
 
 
 @cache
-def _environment() -> Environment:
+def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("primecast.reporting"),
         autoescape=True,
@@ -125,7 +121,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {"number": number, "percent": percent, "stamp": stamp, "setting": _setting}
     environment.globals |= {"duration": duration, "FENCE": FENCE, "isnan": math.isnan}
-    return environment
+    return environment.get_template("report.html")
 
 
 def plotly_script() -> str:

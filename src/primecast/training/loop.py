@@ -31,7 +31,7 @@ from primecast.nn.losses import Loss
 from primecast.training.checkpoint import EpochRow, TrainingRun, lock_state_dir
 from primecast.training.device import autocast, keep_large_blocks, select_device
 from primecast.training.distributed import join
-from primecast.training.optimizer import Adam, expand_factors, require_grad_only, select_parameters
+from primecast.training.optimizer import SCHEDULES, Adam, expand_factors, require_grad_only, select_parameters
 from primecast.training.progress import Display
 from primecast.training.settings import TrainingSettings, at_least_one, describe, describe_model, describe_run
 
@@ -134,7 +134,7 @@ def _train(run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss,
     model, settings, progress = run.model, run.settings, run.progress
     steps, batch_size = run.steps, settings.batch_size
     while not progress.finished:
-        lr = settings.lr_of_epoch(progress.epoch)
+        lr = settings.lr * SCHEDULES[settings.schedule](progress.epoch, settings.epochs)
         order = run.draw_order(len(train))
         began = time.perf_counter() - progress.seconds
         model.train()

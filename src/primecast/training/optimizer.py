@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,11 @@ SCHEDULES: dict[str, Callable[[int, int], float]] = {
     "cosine": lambda epoch, epochs: (1 + math.cos(math.pi * (epoch - 1) / epochs)) / 2,
     "constant": lambda epoch, epochs: 1.0,
 }
+
+
+update_parameters = partial(
+    adam, fused=True, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False
+)
 
 
 class Adam:
@@ -40,22 +46,9 @@ class Adam:
             gradients = {name: grad for name in group if (grad := self.parameters[name].grad) is not None}
             self.moments |= {name: self.initial_moments(name) for name in gradients if name not in self.moments}
             moments = [self.moments[name] for name in gradients]
-            adam(
-                [self.parameters[name] for name in gradients],
-                list(gradients.values()),
-                [moment["exp_avg"] for moment in moments],
-                [moment["exp_avg_sq"] for moment in moments],
-                [],
-                [moment["step"] for moment in moments],
-                fused=True,
-                lr=lr * factor,
-                beta1=0.9,
-                beta2=0.999,
-                eps=1e-8,
-                weight_decay=0.0,
-                amsgrad=False,
-                maximize=False,
-            )
+            parameters: list[Tensor] = [self.parameters[name] for name in gradients]
+            average, square, steps = ([one[kind] for one in moments] for kind in ("exp_avg", "exp_avg_sq", "step"))
+            update_parameters(parameters, list(gradients.values()), average, square, [], steps, lr=lr * factor)
         for parameter in self.parameters.values():
             parameter.grad = None
 
@@ -69,19 +62,16 @@ class Adam:
 def select_parameters(model: nn.Module, parameters: Callable[[str], bool] | str | None) -> dict[str, nn.Parameter]:
     """Return the parameters to train by name; those the caller froze stay frozen."""
     named = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    match parameters:
-        case None:
-            selected = named
-        case str():
-            selected = {name: named[name] for name in _names_in(parameters, named)}
-        case _:
-            selected = {name: value for name, value in named.items() if parameters(name)}
-    if not selected:
+    if isinstance(parameters, str):
+        chosen = _names_in(parameters, named)
+    else:
+        chosen = [name for name in named if parameters is None or parameters(name)]
+    if not chosen:
         raise InputError(
             f"{type(model).__name__} has nothing to train: of its parameters {len(named)} require a gradient, and none "
             "of these was chosen"
         )
-    return selected
+    return {name: named[name] for name in chosen}
 
 
 def expand_factors(names: Collection[str], factors: Mapping[str, float]) -> dict[str, float]:

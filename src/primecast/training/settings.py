@@ -60,9 +60,6 @@ class TrainingSettings:
         """Return the number of steps in an epoch over so many windows."""
         return max(1, windows // self.batch_size) if self.drop_last else math.ceil(windows / self.batch_size)
 
-    def lr_of_epoch(self, epoch: int) -> float:
-        return self.lr * SCHEDULES[self.schedule](epoch, self.epochs)
-
 
 def at_least_one(name: str, count: int) -> int:
     """Return the count as one of Python's integers, once it is certain that it is one and not below 1."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from primecast.analysis.statistics import blocks_frame, read_blocks, write_blocks
+from primecast.analysis.statistics import block_record, read_blocks, write_blocks
 from primecast.errors import InputError
 from primecast.experiments.spec import Spec, key, key_of
 from primecast.experiments.store import Store, must_agree
@@ -87,7 +87,7 @@ def collect(
             if own in committed.rows:
                 must_agree(committed.rows[own], fields, where=committed.files[own])
             lines[own] = _line(spec, shortened(fields))
-            [sums[own]] = _records(blocks_frame({own: store.arrays(own)}))
+            sums[own] = block_record(own, store.arrays(own))
         elif own in committed.rows:
             lines[own] = _line(spec, committed.rows[own])
             sums[own] = committed.blocks[own]
