@@ -99,7 +99,7 @@ def test_the_three_splits_share_one_tensor() -> None:
 def test_windows_know_their_sizes() -> None:
     windows = split(counting(), lookback=7, horizon=5).val
     assert (windows.channels, windows.n_time_features, windows.lookback, windows.horizon) == (3, 4, 7, 5)
-    assert windows.rows == range(windows.start, windows.start + len(windows) + 7 + 5 - 1)
+    assert len(windows.series) == len(windows) + 7 + 5 - 1
 
 
 # ---------------------------------------------------------------- time features

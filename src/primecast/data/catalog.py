@@ -21,7 +21,7 @@ from primecast.data.formats import FORMATS, uncompressed
 from primecast.data.nyc import nyc_weather
 from primecast.data.synthetic import system
 from primecast.data.windows import Borders, Cuts, Dataset, Fixed, Ratio
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,7 @@ def fetch(name: str, *, cache: Path | str | None = None) -> Path:
 
 
 def _entry(name: str) -> Entry:
-    if name not in CATALOG:
-        raise unknown("data set", name, CATALOG)
+    check_known("data set", name, CATALOG)
     return CATALOG[name]
 
 
@@ -152,14 +151,16 @@ def _find(name: str, entry: Entry, file: str, root: Path | str | None) -> bytes:
     sha256 = entry.files[file]
     folders = list(_folders(root))
     for folder in folders:
-        candidates = list(_candidates(folder, file))
-        for content in map(uncompressed, candidates):
+        first: Path | None = None
+        for path in _candidates(folder, file):
+            first = first or path
+            content = uncompressed(path)
             if sha256 is None or hashlib.sha256(content).hexdigest() == sha256:
                 return content
-        if candidates:
+        if first:
             raise InputError(
-                f"{candidates[0]} is not the {file} of data set {name!r}: its sha256 (uncompressed) should be "
-                f"{sha256}; {entry.source}"
+                f"{first} is not the {file} of data set {name!r}: its sha256 (uncompressed) should be {sha256}; "
+                f"{entry.source}"
             )
     how_to_get = f"`primecast fetch {name}` downloads it" if entry.url else entry.source
     searched = ", ".join(str(folder) for folder in folders)

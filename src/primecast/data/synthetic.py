@@ -21,7 +21,7 @@ import pandas as pd
 from jaxtyping import Float64, Int64
 
 from primecast.data.windows import Dataset, Ratio
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 
 RELATION_KINDS = ("none", "lead", "instant", "nonlinear")
 PERIODS = (24, 31, 17, 43, 13, 37, 11, 29, 41, 19, 23, 47)
@@ -115,8 +115,7 @@ def system(name: str) -> SyntheticSystem:
     >>> system("synthetic-lagged-0").dataset.values.shape
     (10000, 13)
     """
-    if name not in SYSTEMS:
-        raise unknown("synthetic system", name, SYSTEMS)
+    check_known("synthetic system", name, SYSTEMS)
     built = SYSTEMS[name]()
     return replace(built, dataset=replace(built.dataset, name=name))
 
@@ -138,8 +137,7 @@ def _groups(
         if lag < 1:
             raise InputError(f"lags must be at least 1 step, but {lag} was given; without lag, use instant pairs")
     for coupling, _ in nonlinear:
-        if coupling not in COUPLINGS:
-            raise unknown("coupling", coupling, COUPLINGS)
+        check_known("coupling", coupling, COUPLINGS)
 
     linear = [
         _Group("lead", (0, *group), (f"driver {k}", *(f"driver {k} after {lag}" for lag in group)))

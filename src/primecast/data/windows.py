@@ -134,12 +134,10 @@ class Scaler:
         return cls(mean=mean, std=np.where(constant | (std == 0), 1.0, std))
 
     def transform(self, values: Float[np.ndarray, "*shape n"]) -> Float[np.ndarray, "*shape n"]:
-        scaled: Float[np.ndarray, "*shape n"] = (values - self.mean) / self.std
-        return scaled
+        return (values - self.mean) / self.std
 
     def inverse(self, values: Float[np.ndarray, "*shape n"]) -> Float[np.ndarray, "*shape n"]:
-        original: Float[np.ndarray, "*shape n"] = values * self.std + self.mean
-        return original
+        return values * self.std + self.mean
 
 
 class Batch(NamedTuple):
@@ -170,11 +168,6 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.series) - self.lookback - self.horizon + 1
-
-    @property
-    def rows(self) -> range:
-        """The rows of the data set that the windows touch."""
-        return range(self.start, self.start + len(self.series))
 
     @property
     def channels(self) -> int:

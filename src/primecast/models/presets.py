@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from primecast.errors import unknown
+from primecast.errors import check_known
 
 PRESETS = ("official", "paper", "fredf")
 TABLES: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(
@@ -46,11 +46,8 @@ def published(model: str, dataset: str, horizon: int, preset: str = "official") 
     >>> published("itransformer", "ETTh1", 720).model["d_model"]
     512
     """
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    data_sets = TABLES["official"].keys() - {"all"}
-    if dataset not in data_sets:
-        raise unknown("data set", dataset, data_sets)
+    check_known("preset", preset, PRESETS)
+    check_known("data set", dataset, TABLES["official"].keys() - {"all"})
     row = {"epochs": 10, "patience": 3, "schedule": "halving"}
     row |= _row(model if model in TABLES else preset, dataset, horizon)
     training = {name: row.pop(name) for name in ("lr", "batch_size", "epochs", "patience", "schedule")}
@@ -68,8 +65,8 @@ def loss_options(loss: str, dataset: str) -> dict[str, float]:
 def _row(table: str, dataset: str, horizon: int) -> dict[str, Any]:
     """Return a row of a table with all that it inherits; presets.toml explains the keys."""
     rows = TABLES[table]
-    if dataset not in rows and "others" not in rows:
-        raise unknown(f"data set of {table}", dataset, rows.keys() - {"all"})
+    if "others" not in rows:
+        check_known(f"data set of {table}", dataset, rows.keys() - {"all"})
     row = dict(rows.get(dataset, rows.get("others", {})))
     inherited = dict(rows.get("all", {}))
     if "like" in row or "table" in row:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.models.autoformer import Autoformer
 from primecast.models.dlinear import DLinear
 from primecast.models.gat import GAT
@@ -107,8 +107,7 @@ def reads_time_features(name: str, model_args: Mapping[str, Any] | None = None) 
     >>> reads_time_features("lift"), reads_time_features("lift", {"backbone": "itransformer"})
     (False, True)
     """
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    check_known("model", name, MODELS)
     backbone = (model_args or {}).get("backbone")
     if name == "lift" and isinstance(backbone, str):
         return reads_time_features(backbone, (model_args or {}).get("backbone_args"))
@@ -133,15 +132,13 @@ def create_model(
 
     Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, attention="standard")`.
     """
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    check_known("model", name, MODELS)
     for what, size in (("lookback", lookback), ("horizon", horizon), ("channels", channels)):
         if size < 1:
             raise InputError(f"{what} {size} must be at least 1")
     allowed = set(signature(MODELS[name].build).parameters)
     for option in options:
-        if option not in allowed:
-            raise unknown(f"argument of model {name}", option, allowed)
+        check_known(f"argument of model {name}", option, allowed)
     if attention is None and not options.keys() & {"mechanism", "primer"}:
         attention = default_attention(name)
     if attention is not None:
@@ -163,15 +160,16 @@ def _with_backbone(
     **options: Any,
 ) -> dict[str, Any]:
     """Return the options of LIFT with its backbone built, where it is given by name."""
+    arguments = dict(backbone_args or {})
     if isinstance(backbone, nn.Module):
-        if backbone_args:
+        if arguments:
             raise InputError("backbone_args are for a backbone given by name; this one is ready")
         return {**options, "backbone": backbone}
     sizes = {**sizes, "n_time_features": options.get("n_time_features", 0)}
-    for given in backbone_args or {}:
+    for given in arguments:
         if given in sizes:
             raise InputError(f"{given} of the backbone is that of LIFT: leave it out of backbone_args")
-    return {**options, "backbone": create_model(backbone, attention="standard", **sizes, **(backbone_args or {}))}
+    return {**options, "backbone": create_model(backbone, attention="standard", **sizes, **arguments)}
 
 
 class Attention(NamedTuple):
@@ -216,8 +214,7 @@ CONTROLS = {
 
 def attentions(name: str) -> dict[str, dict[str, Any]]:
     """Return the attentions of a model by name, each with its meaning as arguments of the model."""
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    check_known("model", name, MODELS)
     entry = MODELS[name]
     table: dict[str, dict[str, Any]] = {"standard": ATTENTIONS["standard"].options}
     table |= {mechanism: {"mechanism": mechanism, "primer": None} for mechanism in entry.mechanisms}
@@ -247,6 +244,5 @@ def attention_options(name: str, attention: str) -> dict[str, Any]:
     {'mechanism': 'dot', 'primer': {'kind': 'full', 'prime_self': False}}
     """
     allowed = attentions(name)
-    if attention not in allowed:
-        raise unknown(f"attention of model {name}", attention, allowed)
+    check_known(f"attention of model {name}", attention, allowed)
     return allowed[attention]
