@@ -111,7 +111,7 @@ def slow_blocks(total: int, length: int, draws: int, generator: np.random.Genera
 
 @pytest.mark.parametrize(("total", "length"), [(13, 5), (12, 3), (7, 7), (11, 1)])
 def test_drawing_blocks_is_drawing_stretches_one_after_the_other(total: int, length: int) -> None:
-    fast = draw_blocks(total, length, 17, np.random.default_rng(5))
+    fast = draw_blocks(total, length, 17, (5,))
     np.testing.assert_array_equal(fast, slow_blocks(total, length, 17, np.random.default_rng(5)))
     assert (fast.sum(1) == total).all()
 

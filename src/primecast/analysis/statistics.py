@@ -178,7 +178,7 @@ def compare(
     blocks = total / length
     both = np.full((draws, 2), np.nan)
     if blocks >= 2:
-        weights = _draw_of(total, length, draws, seed, series)
+        weights = draw_blocks(total, length, draws, (seed, zlib.crc32(series.encode())))
         drawn = (weights @ sums.reshape(-1, total).T).reshape(draws, 2, seeds) / (weights @ counts)[:, None, None]
         widen = math.sqrt(blocks / (blocks - 1)) / math.sqrt(1 - min(0.9, overlap / (3 * length * counts[0])))
         by_window = widen * (drawn - drawn.mean(0))  # k 2 s
@@ -208,7 +208,8 @@ def _deviations(
 ) -> Float64[np.ndarray, "k 2"]:
     """Return the deviations of both sides from their means, due to windows, seeds and both together."""
     windows, seeds = by_window.mean(-1), resampled @ means.T
-    ratio = _student_ratio(_variance(windows), blocks - 1, _variance(seeds), means.shape[1] - 1)
+    of_windows, of_seeds = (float(np.var(side[:, 0] - side[:, 1])) for side in (windows, seeds))
+    ratio = _student_ratio(of_windows, of_seeds, blocks - 1, means.shape[1] - 1)
     mixed = (by_window * resampled[:, None]).sum(-1)
     return ratio * (windows + seeds + mixed)
 
@@ -227,14 +228,10 @@ def _interval(drawn: Float64[np.ndarray, "k"]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-@lru_cache(maxsize=16)
-def _draw_of(total: int, length: int, draws: int, seed: int, series: str) -> Float64[np.ndarray, "k c"]:
-    """Draw blocks; cached, because a table compares many variants on the same blocks of the same windows."""
-    return draw_blocks(total, length, draws, np.random.default_rng([seed, zlib.crc32(series.encode())]))
-
-
-def draw_blocks(total: int, length: int, draws: int, generator: np.random.Generator) -> Float64[np.ndarray, "k c"]:
+@lru_cache(maxsize=16)  # a table compares many variants on the same blocks of the same windows
+def draw_blocks(total: int, length: int, draws: int, seed: tuple[int, ...]) -> Float64[np.ndarray, "k c"]:
     """Return how often each cell is drawn when blocks of `length` cells are drawn until there are `total` cells."""
+    generator = np.random.default_rng(seed)
     starts = generator.integers(0, total - length + 1, size=(draws, math.ceil(total / length)))
     ends = starts + length
     ends[:, -1] -= starts.shape[1] * length - total  # the last block is cut to size
@@ -245,11 +242,7 @@ def draw_blocks(total: int, length: int, draws: int, generator: np.random.Genera
     return steps.cumsum(1)[:, :total]
 
 
-def _variance(sides: Float64[np.ndarray, "k 2"]) -> float:
-    return float(np.var(sides[:, 0] - sides[:, 1]))
-
-
-def _student_ratio(windows: float, blocks: float, seeds: float, runs: float) -> float:
+def _student_ratio(windows: float, seeds: float, blocks: float, runs: float) -> float:
     """Return Student's quantile over the normal one, with Satterthwaite's degrees of freedom of two variances."""
     if windows + seeds == 0:
         return 1.0

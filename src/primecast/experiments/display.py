@@ -5,19 +5,16 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from primecast.errors import unknown
 from primecast.experiments.engines import Job
 from primecast.experiments.store import Store
-from primecast.training.progress import PROGRESS
+from primecast.training.progress import choose_display
 
 
 class SweepDisplay:
     """Show on stderr the runs that are done, the time left, and the progress of those under way: a table or lines."""
 
     def __init__(self, progress: str, *, total: int, there: int) -> None:
-        if progress not in PROGRESS:
-            raise unknown("progress", progress, PROGRESS)
-        self.mode = progress if progress != "auto" else "bar" if sys.stderr.isatty() else "lines"
+        self.mode = choose_display(progress)
         self.total = total
         self.ready = there
         self.ended = 0

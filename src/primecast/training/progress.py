@@ -8,13 +8,18 @@ from primecast.training.checkpoint import EpochRow, TrainingProgress
 PROGRESS = ("auto", "bar", "lines", "off")
 
 
+def choose_display(progress: str) -> str:
+    """Return "bar", "lines" or "off" as given; for "auto" a bar on a terminal, else lines."""
+    if progress not in PROGRESS:
+        raise unknown("progress", progress, PROGRESS)
+    return progress if progress != "auto" else "bar" if sys.stderr.isatty() else "lines"
+
+
 class Display:
     """Show progress on stderr, so that stdout stays clean for results."""
 
     def __init__(self, progress: str, *, shown: bool, epochs: int, steps: int) -> None:
-        if progress not in PROGRESS:
-            raise unknown("progress", progress, PROGRESS)
-        chosen = progress if progress != "auto" else "bar" if sys.stderr.isatty() else "lines"
+        chosen = choose_display(progress)
         self.mode = chosen if shown else "off"
         self.epochs = epochs
         self.steps = steps

@@ -57,8 +57,8 @@ def specs(quick: bool = False) -> list[Spec]:
 
 LEGEND = (
     "\n*prime*: the paper's features, self-pair unprimed (F_ii = 1), as in its proofs. *Self-pair primed*: F_ii is "
-    "primed like any other pair, as in its printed formula. *prime-table*: learned vectors of pairs instead of features, "
-    "self-pair primed: the default."
+    "primed like any other pair, as in its printed formula. *prime-table*: learned vectors of pairs instead of "
+    "features, self-pair primed: the default."
 )
 
 
