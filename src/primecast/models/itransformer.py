@@ -13,6 +13,7 @@ Letters: b batch, l look-back, h horizon, n channels, m time features, d model w
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -62,17 +63,10 @@ class ITransformer(nn.Module):
         self.embed = nn.Linear(lookback, d_model)
         self.vectors = nn.Parameter(torch.zeros(channels + n_time_features, d_model)) if channel_embeddings else None
         self.dropout = Dropout(dropout)
+        attention: dict[str, Any] = {"dropout": dropout, "modulate": modulate, "zero_output": zero_output}
         self.blocks = nn.ModuleList(
             Block(
-                MultiHeadAttention(
-                    d_model,
-                    n_heads,
-                    mechanism=mechanism,
-                    dropout=dropout,
-                    modulate=modulate,
-                    depth=depth,
-                    zero_output=zero_output,
-                ),
+                MultiHeadAttention(d_model, n_heads, mechanism=mechanism, depth=depth, **attention),
                 d_model,
                 d_ff=d_ff or d_model,
                 dropout=dropout,
