@@ -89,9 +89,13 @@ class Relations:
         """Measure whether the attention among channels is spread over all of them or concentrated on one."""
         if self.attention is None:
             raise InputError("this model has no attention between channels, so it has no concentration")
-        weights = self.attention.to_numpy()
-        other_tokens = 1 - weights.sum(axis=1)
-        return concentration(np.column_stack([weights, other_tokens]), list(self.attention.columns))
+        return concentration_of(self.attention)
+
+
+def concentration_of(weights: pd.DataFrame) -> Concentration:
+    """Measure weights between channels; what a row lacks to 1 goes to other tokens."""
+    other_tokens = 1 - weights.to_numpy().sum(axis=1)
+    return concentration(np.column_stack([weights.to_numpy(), other_tokens]), list(weights.columns))
 
 
 # ---------------------------------------------------------------- leads, from the data

@@ -184,20 +184,9 @@ def compare(
         by_window = widen * (drawn - drawn.mean(0))  # k 2 s
         resampled = _draw_seeds(seeds, draws, np.random.default_rng([seed, 1, zlib.crc32(series.encode()), overlap]))
         both = sides + _deviations(by_window, resampled, means, blocks)
-    low, high = _interval(both[:, 0] - both[:, 1])
     relative = both[:, 0] / both[:, 1] - 1
-    relative_low, relative_high = _interval(relative)
-    return Comparison(
-        candidate=float(sides[0]),
-        baseline=float(sides[1]),
-        low=low,
-        high=high,
-        relative_low=relative_low,
-        relative_high=relative_high,
-        seeds=seeds,
-        series=series,
-        relative_draws=relative,
-    )
+    intervals = (*_interval(both[:, 0] - both[:, 1]), *_interval(relative))
+    return Comparison(float(sides[0]), float(sides[1]), *intervals, seeds, series, relative)
 
 
 def _deviations(

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import pandas as pd
 
-from primecast.analysis.relations import Relations
+from primecast.analysis.relations import Relations, concentration_of
 from primecast.errors import InputError
 from primecast.forecasting.backtesting import Backtest
 from primecast.forecasting.forecaster import Forecaster
@@ -99,23 +98,20 @@ def _bound(wide: pd.DataFrame, targets: Sequence[str], side: str, level: float) 
 def pair_maps(relations: Relations) -> list[PairMap]:
     """Return the maps of attention and primer, where the model has them, with their concentration in words."""
     maps = []
-    if relations.attention is not None:
+    if (weights := relations.attention) is not None:
         text = "Attention weight, averaged over layers, heads and held-out windows."
-        maps.append(PairMap("Attention", text, relations.attention, _concentration_text(relations, "attention")))
-    if relations.primer is not None:
+        maps.append(PairMap("Attention", text, weights, _concentration_text(weights, "attention")))
+    if (distances := relations.primer) is not None:
         text = "Distance of a pair's filter from the mean filter; 0 everywhere: all pairs are filtered alike."
-        fractions = relations.primer.div(relations.primer.sum(axis="columns"), axis="index")
-        text_of_fractions = _concentration_text(replace(relations, attention=fractions), "distance")
-        maps.append(PairMap("Primer", text, relations.primer, text_of_fractions))
+        fractions = distances.div(distances.sum(axis="columns"), axis="index")
+        maps.append(PairMap("Primer", text, distances, _concentration_text(fractions, "distance")))
     return maps
 
 
-def _concentration_text(relations: Relations, what: str) -> str:
-    weights = relations.attention
-    # Distances that are all 0 have no fractions.
-    if weights is None or len(weights) < 2 or weights.isna().any(axis=None):
+def _concentration_text(weights: pd.DataFrame, what: str) -> str:
+    if len(weights) < 2 or weights.isna().any(axis=None):  # distances that are all 0 have no fractions
         return ""
-    found = relations.concentration()
+    found = concentration_of(weights)
     text = (
         f"Concentration index {1 - found.entropy:.3f} (0: uniform over key channels, 1: everything to one). "
         f"{found.channel} receives the largest fraction of the {what}: {100 * found.fraction:.0f} %; uniform would be "
