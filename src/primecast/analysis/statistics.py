@@ -277,25 +277,18 @@ def summarize(comparisons: Iterable[Comparison]) -> Summary:
     """
     found = list(comparisons)
     verdicts = [one.verdict for one in found]
+    wins, ties, losses = (verdicts.count(verdict) for verdict in (BETTER, TIE, WORSE))
     known: dict[str, list[Comparison]] = {}
     for one in found:
         if np.isfinite(one.relative_draws).all():
             known.setdefault(one.series, []).append(one)
     relative = low = high = math.nan
+    count = sum(map(len, known.values()))
     if known:
-        count = sum(map(len, known.values()))
         relative = float(sum(one.relative for cells_of in known.values() for one in cells_of) / count)
         drawn = sum(_together(series, cells_of) for series, cells_of in known.items()) / count
         low, high = _interval(np.asarray(drawn))
-    return Summary(
-        wins=verdicts.count(BETTER),
-        ties=verdicts.count(TIE),
-        losses=verdicts.count(WORSE),
-        unknown=len(found) - sum(map(len, known.values())),
-        relative=relative,
-        low=low,
-        high=high,
-    )
+    return Summary(wins, ties, losses, len(found) - count, relative, low, high)
 
 
 def _together(series: str, cells_of: Sequence[Comparison]) -> Float64[np.ndarray, "k"]:
