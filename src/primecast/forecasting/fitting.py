@@ -8,8 +8,11 @@ next 10 % stop training, the last 20 % score. A held-out window reads what was k
 Letters: t rows, b batch, l look-back, h horizon, n channels or targets, m time features.
 """
 
-from dataclasses import replace
+import sys
+import time
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,8 +21,10 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from primecast.data.windows import Ranges, Ratio, Scaler, is_subhourly, row_ranges
-from primecast.errors import InputError, format_list
+from primecast.errors import InputError, TrainingError, format_list
 from primecast.forecasting.arguments import Arguments
+from primecast.forecasting.ensemble import Ensemble, build_forecast_model, build_member, error_products, greedy_weights
+from primecast.forecasting.intervals import thinned
 from primecast.forecasting.model_card import collect_facts
 from primecast.forecasting.prediction import forecast_held_out
 from primecast.forecasting.state import FittedState, TrainingRecord
@@ -31,7 +36,10 @@ from primecast.frames.validate import CheckedFrame, check_frame, check_magnitude
 from primecast.frames.window_builder import RoleWindows, SeasonalNaiveWindows, WindowBuilder
 from primecast.models.naive import SeasonalNaive
 from primecast.nn.losses import Loss, create_loss
-from primecast.training.loop import History, Scores, evaluate, fit
+from primecast.training.loop import History, Scores, evaluate, fit, predict
+
+WEIGHTING_WINDOWS = 512
+"""Validation windows that choose the weights of an ensemble, at most; evenly spaced."""
 
 
 def fit_state(arguments: Arguments, wide: pd.DataFrame, layout: Layout) -> FittedState:
@@ -54,19 +62,36 @@ def fit_state(arguments: Arguments, wide: pd.DataFrame, layout: Layout) -> Fitte
     builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing, is_subhourly(table.index))
     train = builder.windows(known, ranges.train)
     val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
-    model, history = _train(arguments, train, val, epochs=arguments.epochs)
+    fitted = _train_members(arguments, train, val)
+    board = [member.facts for member in fitted]
+    if arguments.quality:
+        fitted, model = _average(arguments, fitted, val, test)
+    else:
+        model = fitted[0].model
     naive = SeasonalNaiveWindows(test, values.scaled(scaler), season=season)
     record = TrainingRecord(
         data=table,
-        history=history,
+        history=max(fitted, key=lambda member: member.facts["weight"]).history,
         scores=_score(model, test, batch_size=arguments.batch_size),
         naive_scores=_score(SeasonalNaive(lookback=naive.lookback, horizon=horizon, season=naive.lookback), naive),
     )
     state = _calibrate(arguments, model, builder, record, ranges, layout=layout, columns=columns, season=season)
-    if not arguments.refit:
-        return state
-    everything = builder.windows(table, range(len(table)))
-    return replace(state, model=_train(arguments, everything, val, epochs=history.best_epoch)[0])
+    if arguments.quality:
+        members = tuple(member.arguments for member in fitted)
+        state = replace(state, facts={**state.facts, "members": board}, members=members)
+    return _refit(state, fitted, table, val) if arguments.refit else state
+
+
+def _refit(state: FittedState, fitted: list["FittedMember"], table: CheckedFrame, val: RoleWindows) -> FittedState:
+    """Return the state with the same models trained anew on all rows, each for its best number of epochs."""
+    everything = state.builder.windows(table, range(len(table)))
+    sizes = {"channels": everything.channels, "n_time_features": everything.n_time_features}
+    fresh = build_forecast_model(state.arguments, state.members, **sizes)
+    for member, model in zip(fitted, fresh.members if isinstance(fresh, Ensemble) else [fresh], strict=True):
+        _train(member.arguments, model, everything, val, epochs=member.history.best_epoch)
+    if isinstance(fresh, Ensemble):
+        fresh.weights.copy_(state.model.get_buffer("weights"))
+    return replace(state, model=fresh.eval())
 
 
 def _check_training_rows(table: CheckedFrame, rows: int, season: int) -> None:
@@ -118,8 +143,9 @@ def _calibrate(
 # ---------------------------------------------------------------- training and scores
 
 
-def _train(arguments: Arguments, train: RoleWindows, val: RoleWindows, *, epochs: int) -> tuple[nn.Module, History]:
-    model = arguments.build_model(channels=train.channels, n_time_features=train.n_time_features)
+def _train(
+    arguments: Arguments, model: nn.Module, train: RoleWindows, val: RoleWindows, *, epochs: int
+) -> tuple[nn.Module, History]:
     loss = create_loss(arguments.loss)
     masked = train.gaps is not None or train.targets < train.channels
     history = fit(
@@ -138,6 +164,66 @@ def _train(arguments: Arguments, train: RoleWindows, val: RoleWindows, *, epochs
         precision=arguments.precision,
     )
     return model.cpu(), history
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMember:
+    """A trained model, alone or as the member of an ensemble; facts: its line of the leaderboard."""
+
+    arguments: Arguments
+    model: nn.Module
+    history: History
+    facts: dict[str, Any]
+
+
+def _train_members(arguments: Arguments, train: RoleWindows, val: RoleWindows) -> list[FittedMember]:
+    """Train the members one after the other; those that diverge or that the time limit cuts off are left out."""
+    wanted, fitted, began = arguments.members() or {"": arguments}, list[FittedMember](), time.monotonic()
+    failure: TrainingError | None = None
+    for number, (name, one) in enumerate(wanted.items(), 1):
+        started = time.monotonic()
+        if fitted and arguments.time_limit is not None and started - began > arguments.time_limit:
+            _say(arguments, f"time limit of {arguments.time_limit:g} s: members {number} to {len(wanted)} are left out")
+            break
+        _say(arguments, f"member {number} of {len(wanted)}: {name}")
+        sizes = {"channels": train.channels, "n_time_features": train.n_time_features}
+        fresh = build_member(one, lookback=arguments.lookback, **sizes)
+        try:
+            model, history = _train(one, fresh, train, val, epochs=one.epochs)
+        except TrainingError as error:
+            failure = error
+            _say(arguments, f"  left out: {error}")
+            continue
+        best, seconds = history.best, time.monotonic() - started
+        facts = {"name": name, "weight": 1.0, "val_mse": best.val_mse, "val_mae": best.val_mae, "seconds": seconds}
+        fitted.append(FittedMember(one, model, history, facts))
+        _say(arguments, f"  validation MSE {best.val_mse:.4f} after {seconds:.0f} s")
+    if failure is not None and not fitted:
+        raise failure
+    return fitted
+
+
+def _average(
+    arguments: Arguments, fitted: list[FittedMember], val: RoleWindows, test: RoleWindows
+) -> tuple[list[FittedMember], nn.Module]:
+    """Return the members that have a weight, which the validation windows choose, and their ensemble."""
+    sample = val.only(thinned(len(val), cells=1, most=WEIGHTING_WINDOWS))
+    truth = sample.batch(torch.arange(len(sample))).y[..., : val.targets]
+    batch_size = arguments.batch_size
+    forecasts = [predict(member.model, sample, batch_size=batch_size)[..., : val.targets] for member in fitted]
+    for member, weight in zip(fitted, greedy_weights(error_products(forecasts, truth)).tolist(), strict=True):
+        scores = _score(member.model, test, batch_size=batch_size)
+        member.facts.update(weight=weight, test_mse=scores.mse, test_mae=scores.mae)
+    kept = [member for member in fitted if member.facts["weight"] > 0]
+    model = Ensemble([member.model for member in kept])
+    model.weights.copy_(torch.tensor([member.facts["weight"] for member in kept]))
+    return kept, model.eval()
+
+
+def _say(arguments: Arguments, line: str) -> None:
+    """Print a line on the progress of an ensemble."""
+    if arguments.quality and arguments.progress != "off":
+        sys.stderr.write(f"{line}\n")
 
 
 def _score(model: nn.Module, windows: RoleWindows | SeasonalNaiveWindows, *, batch_size: int = 256) -> Scores:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float32
 from torch import nn
 
@@ -23,6 +24,7 @@ from primecast.data.windows import Scaler
 from primecast.errors import InputError, unknown
 from primecast.forecasting.arguments import Arguments, check_count
 from primecast.forecasting.backtesting import Backtest, backtest, check_origins
+from primecast.forecasting.ensemble import Ensemble
 from primecast.forecasting.export import export_state
 from primecast.forecasting.fitting import fit_state
 from primecast.forecasting.hub import pull, push
@@ -60,6 +62,10 @@ class Forecaster:
     refit:     train once more, on all rows and for the best number of epochs, before forecasting. Scores and intervals
                stay those of the model that was not trained on the held-out rows. It doubles the time.
     progress:  "bar", "lines", "off" or "auto", see `primecast.fit`.
+    quality:   "fast", "good" or "best": an ensemble of 1, 4 or 7 members of different designs, averaged with weights
+               that the validation rows choose; see `leaderboard`. None: one model, as the arguments above say. Where
+               a model, an attention or model_args are given, the members are built on them.
+    time_limit: seconds after which no further member is begun; the first one is always trained.
 
     All arguments can be written as JSON and are checked at once.
 
@@ -99,6 +105,8 @@ class Forecaster:
         season: int | None = None,
         refit: bool = False,
         progress: str = "auto",
+        quality: str | None = None,
+        time_limit: float | None = None,
     ) -> None:
         # Stored as given: scikit-learn's clone compares identities.
         self.horizon = horizon
@@ -121,6 +129,8 @@ class Forecaster:
         self.season = season
         self.refit = refit
         self.progress = progress
+        self.quality = quality
+        self.time_limit = time_limit
         self._arguments().check()
 
     # ---------------------------------------------------------------- training and forecasting
@@ -210,12 +220,14 @@ class Forecaster:
         """Return which channel leads which, the model's attention and its primers; over rows it was not trained on.
 
         data: the rows, by default those of `fit`. alpha: the probability of one false lead, see
-        `primecast.analysis.relations`.
+        `primecast.analysis.relations`. Attention and primers of an ensemble are those of its member of the largest
+        weight that has attention between channels.
         """
         state, table = self._fitted(), self._table(data)
         windows = state.held_out_windows(table)
+        model = state.model.member_with_attention() if isinstance(state.model, Ensemble) else state.model
         return relate(
-            state.model,
+            model,
             _sample(windows),
             windows.base.series[max(0, state.rows_trained(table) - windows.base.start) :],
             names=state.roles.channels,
@@ -225,6 +237,21 @@ class Forecaster:
             alpha=alpha,
             seed=self.seed,
         )
+
+    def leaderboard(self) -> pd.DataFrame:
+        """Return the errors of the members, of their average and of the seasonal naive forecast, and weights, seconds.
+
+        Errors are in scaled units: `val` of the validation rows, which choose the weights, `test` of the test rows.
+        """
+        facts = self._fitted().facts
+        scores = facts["scores"]
+        rows = {str(member["name"]): member for member in facts.get("members", [])}
+        rows["ensemble" if facts.get("members") else "model"] = {
+            "test_mse": scores["mse"], "test_mae": scores["mae"],
+        }  # fmt: skip
+        rows["seasonal naive"] = {"test_mse": scores["naive_mse"], "test_mae": scores["naive_mae"]}
+        columns = ["weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"]
+        return pd.DataFrame.from_dict(rows, orient="index").reindex(columns=columns)
 
     def sensor_ablation(self, data: object = None, *, hold: str = "mean") -> SensorAblation:
         """Return how much the error of each channel grows when a sensor fails; over rows it was not trained on.
@@ -293,7 +320,7 @@ class Forecaster:
 
     @property
     def history_(self) -> History:
-        """The epochs of the training; not saved."""
+        """The epochs of the training, of an ensemble those of its member of the largest weight; not saved."""
         return self._record().history
 
     @property

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -23,7 +24,8 @@ from torch import Tensor, nn
 
 from primecast.data.windows import Scaler, is_subhourly
 from primecast.errors import InputError, unknown
-from primecast.forecasting.arguments import Arguments
+from primecast.forecasting.arguments import DESIGNS, Arguments, tensor_kinds
+from primecast.forecasting.ensemble import build_forecast_model
 from primecast.forecasting.model_card import model_card
 from primecast.forecasting.state import FittedState
 from primecast.frames.dates import Index, describe_step, zone_name
@@ -52,7 +54,10 @@ FIELDS: dict[str, type] = {
     "rows": int,
     "periods": dict,
     "facts": dict,
+    "members": list,
 }
+MEMBER = ("model", "attention", "model_args", "lookback", "lr", "seed")
+"""The arguments in which a member of an ensemble differs from its Forecaster."""
 LAYOUT: dict[str, type | UnionType] = {
     **dict.fromkeys(("time", "id", "value"), str | None),
     "kind": str,
@@ -88,6 +93,7 @@ def save_state(state: FittedState, folder: Path) -> None:
             "rows": state.rows,
             "periods": {name: list(ends) for name, ends in state.periods.items()},
             "facts": state.facts,
+            "members": [{name: getattr(member, name) for name in MEMBER} for member in state.members],
         },
         arrays={
             "scaler.mean": state.scaler.mean,
@@ -169,13 +175,15 @@ def load_state(folder: Path) -> FittedState:
         columns: list[str] = saved.fields["columns"]
         roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
         minute, n_time_features = _check_time_features(saved, arguments)
-        kinds = arguments.tensor_kinds(channels=len(roles.channels), n_time_features=n_time_features)
+        sizes = {"channels": len(roles.channels), "n_time_features": n_time_features}
+        members = _members(arguments, saved.fields["members"])
+        kinds = tensor_kinds(partial(build_forecast_model, arguments, members, **sizes))
         weights, arrays = saved.tensors(kinds, _array_kinds(saved, roles, arguments.horizon))
         if len(saved.index) < arguments.lookback or not (arrays["scaler.std"] > 0).all():
             raise InputError(
                 "its rows are fewer than the look-back, or a standard deviation of its scaler is not above 0"
             )
-        model = arguments.build_model(channels=len(roles.channels), n_time_features=n_time_features)
+        model = build_forecast_model(arguments, members, **sizes)
         load_weights(model, weights, source=str(folder))
         scaler = Scaler(mean=arrays["scaler.mean"], std=arrays["scaler.std"])
         frame = pd.DataFrame(arrays["recent.values"], index=saved.index, columns=list(roles.columns))
@@ -190,8 +198,24 @@ def load_state(folder: Path) -> FittedState:
             constant=arrays["constant"],
             naive_mae=arrays["naive_mae"],
             calibration=arrays["calibration"],
+            members=tuple(members),
             **{name: saved.fields[name] for name in ("season", "stride", "rows", "facts")},
         )
+
+
+def _members(arguments: Arguments, saved: list[Any]) -> list[Arguments]:
+    """Return the members of an ensemble, each checked as the arguments of one model."""
+    if bool(saved) != bool(arguments.quality) or len(saved) > len(DESIGNS):
+        raise InputError(f"it has {len(saved)} members with quality {arguments.quality!r}")
+    members = []
+    for one in saved:
+        check_fields(one, dict.fromkeys(MEMBER, object), "a member")
+        member = replace(arguments, quality=None, time_limit=None, **one)
+        member.check()
+        if member.lookback > arguments.lookback:
+            raise InputError(f"a member has look-back {member.lookback}, its Forecaster {arguments.lookback}")
+        members.append(member)
+    return members
 
 
 def _check_time_features(saved: "Saved", arguments: Arguments) -> tuple[bool, int]:
@@ -258,6 +282,7 @@ def open_forecaster(folder: Path, *, arguments: Collection[str]) -> Saved:
 
 def _current_names(config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with the names of today, whichever version of primecast wrote it."""
+    before_ensembles = "marks" in config
     config = {_current(name): value for name, value in config.items()}
     params, layout = config.get("params"), config.get("layout")
     if isinstance(layout, dict):
@@ -266,6 +291,9 @@ def _current_names(config: dict[str, Any]) -> dict[str, Any]:
         config["params"] = params = {
             name: _current(value) if name == "attention" else value for name, value in params.items()
         }
+        if before_ensembles:
+            config["members"] = []
+            params |= {"quality": None, "time_limit": None}
         if isinstance(params.get("model_args"), dict):
             params["model_args"] = {_current(name): value for name, value in params["model_args"].items()}
             primer = params["model_args"].get("primer")

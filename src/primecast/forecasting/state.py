@@ -43,6 +43,7 @@ class FittedState:
     rows:        rows since the last calibration window of `fit` ended.
     periods:     first and last row of train, val and test.
     facts:       the content of the model card.
+    members:     the members of an ensemble, in the order of its weights; none for a single model.
     """
 
     arguments: Arguments
@@ -60,6 +61,7 @@ class FittedState:
     periods: dict[str, tuple[str, str]]
     facts: dict[str, Any]
     training: TrainingRecord | None = None
+    members: tuple[Arguments, ...] = ()
 
     @property
     def roles(self) -> Roles:

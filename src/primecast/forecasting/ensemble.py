@@ -1,0 +1,112 @@
+"""Several models as one: a weighted average of forecasts, with weights that the validation windows choose.
+
+    forecast = sum_k w_k member_k(window)          w_k >= 0,   sum_k w_k = 1
+
+With e_k the errors of member k, the squared error of the average is w' G w with G_kl = mean(e_k e_l). The choice needs
+nothing else of the forecasts than the matrix G. Members are added greedily, with replacement: each time the one that
+lowers the error of the average most; the weight of a member is how often it was taken (Caruana et al., ICML 2004).
+A member that looks best on the validation windows by chance would get all the weight. So the greedy weights are drawn
+toward equal ones.
+
+Letters: b batch, l look-back, h horizon, n channels, m time features, w windows, k members.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
+
+from primecast.errors import InputError
+from primecast.forecasting.arguments import Arguments
+from primecast.nn.mechanisms import AttentionMap
+
+ROUNDS = 100
+"""Greedy additions: greedy weights are multiples of one hundredth."""
+SHRINKAGE = 0.5
+"""How far greedy weights are drawn toward equal ones, from 0 (not at all) to 1; see docs/decisions.md."""
+TOLERANCE = 1.25
+"""A member whose validation error exceeds that of the best one by this factor has no part in the equal weights."""
+
+
+class Ensemble(nn.Module):
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n): the weighted average of its members."""
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        if not members:
+            raise InputError("an ensemble needs at least one member")
+        self.members = nn.ModuleList(members)
+        self.register_buffer("weights", torch.full((len(members),), 1 / len(members)))
+        self.weights: Tensor
+
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b w m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
+        weighted = zip(self.weights, self.members, strict=True)
+        first, *others = (weight * member(x, time_features) for weight, member in weighted)
+        return sum(others, start=first)
+
+    def member_with_attention(self) -> nn.Module:
+        """Return the member of the largest weight whose attention can be traced; the ensemble itself if none can."""
+        for place in self.weights.argsort(descending=True).tolist():
+            if any(isinstance(module, AttentionMap) for module in self.members[place].modules()):
+                return self.members[place]
+        return self
+
+
+class LastSteps(nn.Module):
+    """A model with a shorter look-back, called with longer windows: it reads their last steps."""
+
+    def __init__(self, model: nn.Module, lookback: int) -> None:
+        super().__init__()
+        self.model = model
+        self.lookback = lookback
+
+    def forward(
+        self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b w m"] | None = None
+    ) -> Float[Tensor, "b h n"]:
+        skipped = x.shape[1] - self.lookback
+        forecast: Tensor = self.model(x[:, skipped:], None if time_features is None else time_features[:, skipped:])
+        return forecast
+
+
+def build_member(member: Arguments, *, lookback: int, channels: int, n_time_features: int) -> nn.Module:
+    """Return the model of a member for windows of this look-back."""
+    model = member.build_model(channels=channels, n_time_features=n_time_features)
+    return model if member.lookback == lookback else LastSteps(model, member.lookback)
+
+
+def build_forecast_model(
+    arguments: Arguments, members: Sequence[Arguments], *, channels: int, n_time_features: int
+) -> nn.Module:
+    """Return the model of a Forecaster: one model, or the ensemble of these members with equal weights."""
+    sizes = {"channels": channels, "n_time_features": n_time_features}
+    if not members:
+        return arguments.build_model(**sizes)
+    return Ensemble([build_member(member, lookback=arguments.lookback, **sizes) for member in members])
+
+
+def error_products(
+    forecasts: Sequence[Float[Tensor, "w h n"]], truth: Float[Tensor, "w h n"]
+) -> Float64[np.ndarray, "k k"]:
+    """Return G_kl = mean of e_k e_l over all cells whose truth is known."""
+    known = ~truth.isnan()
+    errors = torch.stack([(forecast - truth)[known].double() for forecast in forecasts])
+    return (errors @ errors.T / errors.shape[1]).numpy()
+
+
+def greedy_weights(
+    products: Float64[np.ndarray, "k k"], *, rounds: int = ROUNDS, shrinkage: float = SHRINKAGE
+) -> Float64[np.ndarray, "k"]:
+    """Return weights that sum to 1: greedy selection with replacement, drawn toward equal weights.
+
+    products: see `error_products`; its diagonal holds the mean squared errors of the members.
+    """
+    taken = np.zeros(len(products))
+    for _ in range(rounds):
+        # (t + 1_k)' G (t + 1_k), the squared error with member k added, up to a term and a factor that all k share.
+        taken[int((2 * products @ taken + np.diag(products)).argmin())] += 1
+    good = np.diag(products) <= TOLERANCE * np.diag(products).min()
+    return (1 - shrinkage) * taken / rounds + shrinkage * good / good.sum()

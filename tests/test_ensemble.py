@@ -1,0 +1,179 @@
+"""The ensemble: an average of members, and weights that follow from the products of their validation errors."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from torch import Tensor, nn
+
+from primecast import Forecaster
+from primecast.data import nyc_weather
+from primecast.errors import InputError
+from primecast.forecasting.arguments import DESIGNS
+from primecast.forecasting.ensemble import Ensemble, LastSteps, error_products, greedy_weights
+
+B, L, H, N, M = 2, 11, 5, 3, 7
+
+
+class Repeat(nn.Module):
+    """Forecasts the first step it sees, plus a time feature of the last step it sees."""
+
+    def forward(self, x: Tensor, time_features: Tensor | None = None) -> Tensor:
+        calendar = 0.0 if time_features is None else time_features[:, x.shape[1] - 1, :1, None]
+        return x[:, :1].expand(-1, H, -1) + calendar
+
+
+def test_an_ensemble_is_the_weighted_average_of_members_that_read_their_own_look_back() -> None:
+    torch.manual_seed(0)
+    x, calendar = torch.randn(B, L, N), torch.randn(B, L + H, M)
+    model = Ensemble([Repeat(), LastSteps(Repeat(), 7)])
+    model.weights.copy_(torch.tensor([0.25, 0.75]))
+    last = calendar[:, L - 1, :1, None]
+    expected = 0.25 * (x[:, :1] + last) + 0.75 * (x[:, L - 7 : L - 6] + last)
+    torch.testing.assert_close(model(x, calendar), expected.expand(B, H, N))
+    torch.testing.assert_close(model(x), (0.25 * x[:, :1] + 0.75 * x[:, L - 7 : L - 6]).expand(B, H, N))
+
+
+def test_an_ensemble_without_members_is_refused() -> None:
+    with pytest.raises(InputError, match="at least one member"):
+        Ensemble([])
+
+
+def test_the_error_of_the_average_follows_from_the_products_of_errors_of_members() -> None:
+    torch.manual_seed(0)
+    truth, forecasts = torch.randn(13, H, N).double(), [torch.randn(13, H, N).double() for _ in range(3)]
+    truth[4, 2, 1] = torch.nan
+    weights = np.array([0.2, 0.5, 0.3])
+    average = sum(w * f for w, f in zip(weights, forecasts, strict=True))
+    direct = (average - truth).square().nanmean().item()
+    assert_allclose(weights @ error_products(forecasts, truth) @ weights, direct, rtol=1e-12)
+
+
+def slow_greedy(errors: np.ndarray, rounds: int) -> np.ndarray:
+    """The same choice by averaging the errors themselves."""
+    taken: list[int] = []
+    for _ in range(rounds):
+        scores = [np.mean(np.mean([errors[i] for i in [*taken, k]], axis=0) ** 2) for k in range(len(errors))]
+        taken.append(int(np.argmin(scores)))
+    return np.bincount(taken, minlength=len(errors)) / rounds
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10_000), count=st.integers(1, 5))
+def test_greedy_weights_are_those_of_averaging_the_errors_themselves(seed: int, count: int) -> None:
+    errors = np.random.default_rng(seed).standard_normal((count, 97)) * np.linspace(1, 2, count)[:, None]
+    fast = greedy_weights(errors @ errors.T / 97, rounds=13, shrinkage=0.0)
+    assert_allclose(fast, slow_greedy(errors, 13), atol=1e-12)
+
+
+def test_weights_are_drawn_toward_equal_ones_among_members_that_are_good() -> None:
+    products = np.diag([1.0, 1.1, 40.0])
+    full, half, none = (greedy_weights(products, shrinkage=s) for s in (1.0, 0.5, 0.0))
+    assert_allclose(full, [0.5, 0.5, 0.0])
+    assert_allclose(half, (full + none) / 2)
+    for weights, total in itertools.product((full, half, none), [1.0]):
+        assert_allclose(weights.sum(), total)
+        assert (weights >= 0).all()
+
+
+# ---------------------------------------------------------------- in a Forecaster
+
+TINY: dict[str, Any] = {"horizon": 5, "lookback": 14, "epochs": 1, "progress": "off", "batch_size": 128}
+
+
+def weather() -> pd.DataFrame:
+    return nyc_weather().iloc[-700:, [0, 1, 8]]
+
+
+@pytest.fixture(scope="module")
+def best() -> Forecaster:
+    longer = {**TINY, "epochs": 3, "batch_size": 16, "lr": 2e-3}
+    return Forecaster(**longer, quality="best", missing="interpolate").fit(weather())
+
+
+def test_the_leaderboard_has_members_their_average_and_seasonal_naive(best: Forecaster) -> None:
+    board = best.leaderboard()
+    assert list(board.index)[-2:] == ["ensemble", "seasonal naive"]
+    assert list(board.index[:-2]) == list(DESIGNS)
+    assert len(best.state_.members) == (board["weight"] > 0).sum() > 1
+    assert_allclose(board["weight"].sum(), 1.0, rtol=1e-6)
+    assert board["test_mse"].notna().all() and (board["seconds"][:-2] > 0).all()
+    assert board.loc["ensemble", "test_mse"] == best.scores_.mse
+    assert best.scores_.mse < board["test_mse"][:-2].max()
+
+
+def test_an_ensemble_is_saved_and_loaded_with_its_members_and_weights(best: Forecaster, tmp_path: Path) -> None:
+    best.save(tmp_path / "model")
+    again = Forecaster.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(again.predict(level=[80]), best.predict(level=[80]))
+    pd.testing.assert_frame_equal(again.leaderboard(), best.leaderboard())
+    assert again.quality == "best"
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["members"][0]["lookback"] = 15
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(InputError, match="a member has look-back 15, its Forecaster 14"):
+        Forecaster.load(tmp_path / "model")
+
+
+def test_an_ensemble_is_analyzed_tested_and_updated_like_a_single_model(best: Forecaster) -> None:
+    relations = best.relations()
+    assert relations.attention is not None and relations.attention.shape == (3, 3)
+    assert best.sensor_ablation().growth.shape == (3, 3)
+    assert len(best.backtest(windows=2).scores) == 4
+    fast = Forecaster(**TINY, quality="fast", missing="interpolate").fit(weather().iloc[:-10])
+    before = fast.predict(level=[80])
+    after = fast.update(weather().iloc[-10:]).predict(level=[80], adaptive=True)
+    assert before.shape == after.shape == (5, 9)
+    assert not before.equals(after)
+
+
+def test_members_are_built_on_a_model_that_is_given() -> None:
+    made = Forecaster(**TINY, quality="good", model="dlinear", missing="interpolate").fit(weather())
+    assert set(made.leaderboard().index[:-2]) <= {"as given", "shrink", "seed + 1", "seed + 2"}
+    assert {member.model for member in made.state_.members} == {"dlinear"}
+
+
+def test_a_time_limit_leaves_out_members_and_a_diverged_one_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = Forecaster(**TINY, quality="good", time_limit=1e-3, missing="interpolate").fit(weather())
+    assert len(cut.state_.members) == 1
+    designs = {"diverges": {"attention": "standard", "lr": 1e30}, "dlinear": {"model": "dlinear"}}
+    monkeypatch.setattr("primecast.forecasting.arguments.DESIGNS", designs)
+    whole = Forecaster(**{**TINY, "epochs": 3}, quality="good", missing="interpolate").fit(weather())
+    assert list(whole.leaderboard().index) == ["dlinear", "ensemble", "seasonal naive"]
+    assert [member.model for member in whole.state_.members] == ["dlinear"]
+
+
+def test_refit_trains_every_member_on_all_rows() -> None:
+    plain, refitted = (
+        Forecaster(**TINY, quality="good", missing="interpolate", refit=refit).fit(weather()) for refit in (False, True)
+    )
+    assert plain.leaderboard()["weight"].equals(refitted.leaderboard()["weight"])
+    assert not plain.predict().equals(refitted.predict())
+
+
+def test_members_that_read_no_time_features_are_left_out_where_covariates_are_known_beforehand() -> None:
+    columns = list(weather().columns)
+    made = Forecaster(**TINY, quality="good", future=columns[2:], missing="interpolate").fit(weather())
+    assert {member.model for member in made.state_.members} == {"itransformer"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quality": "great"}, "unknown quality 'great'.*allowed: best, fast, good"),
+        ({"time_limit": 3.0}, "time_limit is 3.0; it must be seconds above 0, and goes with quality"),
+        ({"quality": "good", "time_limit": 0}, "time_limit is 0"),
+    ],
+)
+def test_a_quality_or_time_limit_that_cannot_be_used_says_why(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Forecaster(**TINY, **options)
