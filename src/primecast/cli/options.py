@@ -23,6 +23,10 @@ Dayfirst = Annotated[
 Missing = Annotated[str, option("Policy for missing values: error, interpolate, ffill or mask.", DATA)]
 Horizon = Annotated[int, option("Steps to forecast.", MODEL)]
 Lookback = Annotated[int, option("Past steps the model sees.", MODEL)]
+Quality = Annotated[
+    str | None, option("fast, good or best: an ensemble of 1, 4 or 7 models. Default: one model.", MODEL)
+]
+TimeLimit = Annotated[float | None, option("Seconds after which no further model of --quality is begun.", MODEL)]
 ForecasterSettings = Annotated[
     list[str] | None, option("name=value, an argument of Forecaster or of its model; repeatable.", MODEL, "--set")
 ]

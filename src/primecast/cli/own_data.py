@@ -23,6 +23,8 @@ def forecast(
     horizon: options.Horizon,
     lookback: options.Lookback = 96,
     level: options.Level = None,
+    quality: options.Quality = None,
+    time_limit: options.TimeLimit = None,
     missing: options.Missing = "error",
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
@@ -39,7 +41,14 @@ def forecast(
     tables.check_targets(out, report)
     check_levels(level or ())
     frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
-    fitted = tables.fit(frame, settings=settings, save=save, horizon=horizon, lookback=lookback, missing=missing)
+    chosen = {
+        "horizon": horizon,
+        "lookback": lookback,
+        "missing": missing,
+        "quality": quality,
+        "time_limit": time_limit,
+    }
+    fitted = tables.fit(frame, settings=settings, save=save, **chosen)
     tables.deliver(fitted, frame, data, level=level, out=out, report=report, as_json=as_json, extra={"data": found})
 
 
@@ -48,6 +57,8 @@ def train(
     horizon: options.Horizon,
     save: Annotated[Path, option("Folder to save the model in.", OUTPUT)],
     lookback: options.Lookback = 96,
+    quality: options.Quality = None,
+    time_limit: options.TimeLimit = None,
     missing: options.Missing = "error",
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
@@ -58,7 +69,14 @@ def train(
     from primecast.cli import tables
 
     frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
-    fitted = tables.fit(frame, settings=settings, save=save, horizon=horizon, lookback=lookback, missing=missing)
+    chosen = {
+        "horizon": horizon,
+        "lookback": lookback,
+        "missing": missing,
+        "quality": quality,
+        "time_limit": time_limit,
+    }
+    fitted = tables.fit(frame, settings=settings, save=save, **chosen)
     if as_json:
         tables.print_json({"data": found, **tables.facts(fitted), "saved": str(save)})
 

@@ -119,7 +119,7 @@ def fit(frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, 
     given = dict(arguments)
     for name, value in map(parse_setting, settings or ()):
         if name in arguments:
-            raise InputError(f"{name} has an option of its own: --{name} {value}")
+            raise InputError(f"{name} has an option of its own: --{name.replace('_', '-')} {value}")
         if name in signature(Forecaster).parameters:
             given[name] = value
         else:
@@ -131,6 +131,8 @@ def fit(frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, 
         f"{scores['windows']} forecasts of held-out rows: MSE {scores['mse']:.4f}, MAE {scores['mae']:.4f}; "
         f"seasonal naive: {scores['naive_mse']:.4f}, {scores['naive_mae']:.4f} (standardized units)"
     )
+    if fitted.quality is not None:
+        say(fitted.leaderboard().to_string(float_format="{:.4g}".format, na_rep=""))
     if save is not None:
         fitted.save(save)
         say(f"saved {save}")
