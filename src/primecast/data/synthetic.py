@@ -77,22 +77,19 @@ def lagged_system(
 
     rng = np.random.default_rng(seed)
     drivers = _drivers(rng, rows=rows + longest, count=len(groups))
-    channels, names = [], []
+    channels = []
     for group, driver in zip(groups, drivers, strict=True):
-        for number, lag in enumerate(group.lags):
+        channels.append(driver[longest:])
+        for lag in group.lags[1:]:
+            gain = rng.choice([-1.0, 1.0]) * rng.uniform(0.5, 2.0)
             past = driver[longest - lag : longest - lag + rows]
-            if number == 0:
-                channels.append(past)
-            else:
-                gain = rng.choice([-1.0, 1.0]) * rng.uniform(0.5, 2.0)
-                channels.append(gain * group.law(past) + noise * rng.standard_normal(rows))
-            names.append(group.names[number])
+            channels.append(gain * group.law(past) + noise * rng.standard_normal(rows))
 
     dataset = Dataset(
         name="synthetic",
         values=np.stack(channels, axis=1),
         index=pd.date_range("2020-01-01", periods=rows, freq="h"),
-        names=tuple(names),
+        names=tuple(name for group in groups for name in group.names),
         borders=Ratio(),
         season=PERIODS[0],
         time_features=False,
