@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primecast.errors import InputError, TrainingError
+from primecast.errors import InputError
 from primecast.experiments.display import SweepDisplay as Display
 from primecast.experiments.display import describe_progress
-from primecast.experiments.engines import Job, Outcome
-from primecast.experiments.run import run, run_all
+from primecast.experiments.engines import ENGINES, Job, Outcome
+from primecast.experiments.run import run
 from primecast.experiments.spec import Spec
 from primecast.experiments.store import Row, Store
-from primecast.experiments.sweep import Interrupted, Report, _loop, sweep
+from primecast.experiments.sweep import Interrupted, Report, _loop, run_all
 
 TINY = {"epochs": 2, "d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1, "batch_size": 2048}
 LONG = {**TINY, "epochs": 15, "patience": 15}
@@ -34,10 +34,9 @@ def tiny(seed: int = 0, **settings: object) -> Spec:
 
 SWEEP = """
 import sys
-from primecast.experiments.run import run_all
 from primecast.experiments.spec import Spec
 from primecast.experiments.store import Store
-from primecast.experiments.sweep import Interrupted
+from primecast.experiments.sweep import Interrupted, run_all
 try:
     report = run_all(map(Spec.from_json, sys.argv[3:]), Store(sys.argv[1]), workers=2, engine=sys.argv[2])
 except Interrupted as error:
@@ -240,16 +239,11 @@ def test_a_run_that_somebody_else_is_at_is_waited_for_and_taken_over_if_they_go(
 
 def test_an_interrupted_sweep_says_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
-    store.add(small_row("a"))
-    engine = Pretend(store, interrupt=True)
-    monkeypatch.setattr("primecast.experiments.sweep.create_engine", lambda *_, **__: engine)
+    store.add(small_row(tiny(0).key()))
+    monkeypatch.setitem(ENGINES, "local", lambda *_, **__: Pretend(store, interrupt=True))
     with pytest.raises(Interrupted, match="1 of 3 runs are there, 2 are left; the same command continues"):
-        sweep([Job(key, "") for key in "abc"], store, task=never, progress="off")
+        run_all([tiny(0), tiny(1), tiny(2)], store, progress="off")
     assert not list((tmp_path / "claims").glob("*.json"))
-
-
-def never(text: str, root: str | None, state: str | None) -> Row:
-    raise TrainingError("this task is never run")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +255,7 @@ def never(text: str, root: str | None, state: str | None) -> Row:
 )
 def test_what_no_engine_can_do_is_refused(tmp_path: Path, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        sweep([Job("a", "")], Store(tmp_path), task=never, **arguments)  # type: ignore[arg-type]
+        run_all([tiny()], Store(tmp_path), **arguments)  # type: ignore[arg-type]
 
 
 def test_lines_tell_runs_done_losses_and_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,4 +283,4 @@ def test_ray_that_is_not_installed_is_asked_for_by_name(tmp_path: Path) -> None:
     if find_spec("ray") is not None:
         pytest.skip("Ray is installed here")
     with pytest.raises(InputError, match=r"pip install 'primecast\[cluster\]'"):
-        sweep([Job("a", "")], Store(tmp_path), task=never, engine="ray", progress="off")
+        run_all([tiny()], Store(tmp_path), engine="ray", progress="off")

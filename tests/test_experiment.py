@@ -217,9 +217,9 @@ def test_an_argument_that_is_added_later_does_not_change_a_key(monkeypatch: pyte
     class Grown(build):  # type: ignore[misc, valid-type]
         def __init__(
             self, *, lookback: int, horizon: int, channels: int, n_time_features: int = 0, d_model: int = 128,
-            n_heads: int = 8, n_layers: int = 2, d_ff: int | None = None, dropout: float = 0.1, activation: str = "gelu",
-            norm: str = "instance", mechanism: str = "dot", modulate: str = "kv", zero_output: bool = False,
-            primer: Any = None, new: str = "neutral",
+            n_heads: int = 8, n_layers: int = 2, d_ff: int | None = None, dropout: float = 0.1,
+            activation: str = "gelu", norm: str = "instance", mechanism: str = "dot", modulate: str = "kv",
+            zero_output: bool = False, primer: Any = None, new: str = "neutral",
         ) -> None:  # fmt: skip
             raise NotImplementedError
 

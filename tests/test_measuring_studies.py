@@ -29,8 +29,9 @@ from primecast.experiments.studies import (
     sensor_ablation,
     synthetic_recovery,
 )
-from primecast.experiments.studies.probed import ATTENTIONS, measurements, most_common, over_seeds, table
+from primecast.experiments.studies.probed import ATTENTIONS, measurements, most_common
 from primecast.experiments.studies.results import read_results, write_results
+from primecast.experiments.studies.tables import over_seeds, table
 from primecast.models import create_model
 
 STUDIES = [complexity, attention_maps, forecasts, sensor_ablation, synthetic_recovery, many_channels]
@@ -43,7 +44,7 @@ NAMES = [study.__name__.rpartition(".")[2] for study in STUDIES]
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
 @pytest.mark.parametrize("quick", [True, False])
 def test_specs_resolve_come_with_all_attentions_and_measure_what_the_study_reads(study: Any, quick: bool) -> None:
-    specs = study.specs(quick=quick)
+    specs = study.QUICK if quick else study.SPECS
     assert study.TITLE and specs
     assert len({spec.to_json() for spec in specs}) == len(specs)
     for spec in specs:
@@ -57,15 +58,15 @@ def test_specs_resolve_come_with_all_attentions_and_measure_what_the_study_reads
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
 def test_a_quick_study_needs_no_download(study: Any) -> None:
-    assert {spec.dataset for spec in study.specs(quick=True)} <= {"nyc-weather", *SYSTEMS}
+    assert {spec.dataset for spec in study.QUICK} <= {"nyc-weather", *SYSTEMS}
 
 
 def test_one_training_serves_three_studies() -> None:
-    assert attention_maps.specs() == forecasts.specs() == sensor_ablation.specs()
+    assert attention_maps.SPECS == forecasts.SPECS == sensor_ablation.SPECS
 
 
 def test_complexity_starts_with_full_graphs_and_draws_a_graph_for_each_seed() -> None:
-    graphs = complexity.specs()
+    graphs = complexity.SPECS
     assert [spec.settings["density"] for spec in graphs[: 5 * len(ATTENTIONS) : len(ATTENTIONS)]] == [
         1.0,
         0.8,
@@ -132,7 +133,7 @@ def quick_rows() -> Mapping[str, pd.DataFrame]:
         }.items():  # fmt: skip
             few.setattr(f"primecast.analysis.{name}", count)
         return {
-            name: pd.DataFrame([row(spec.to_json()) for spec in study.specs(quick=True)])
+            name: pd.DataFrame([row(spec.to_json()) for spec in study.QUICK])
             for name, study in zip(NAMES, STUDIES, strict=True)
         }
 

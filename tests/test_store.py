@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from primecast.errors import InputError
 from primecast.experiments.store import STALE, Row, Store, StoreError, estimate_seconds
@@ -66,8 +67,7 @@ def test_where_a_run_stands_is_read_from_the_header_of_its_state(tmp_path: Path)
     assert store.position("0a") is None
     path = store.state("0a") / "state.safetensors"
     path.parent.mkdir(parents=True)
-    header = json.dumps({"__metadata__": {"progress": json.dumps({"epoch": 3})}}).encode()
-    path.write_bytes(len(header).to_bytes(8, "little") + header + b"tensors")
+    save_file({"weight": np.ones(3)}, path, metadata={"progress": json.dumps({"epoch": 3})})
     assert store.position("0a") == {"epoch": 3}
     path.write_bytes(b"cut off")
     assert store.position("0a") is None

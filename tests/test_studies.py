@@ -22,8 +22,8 @@ from primecast.experiments.spec import Spec, identity, key, key_of, resolve
 from primecast.experiments.store import Row, Store, StoreError
 from primecast.experiments.studies import STUDIES, load_study, results
 from primecast.experiments.studies.grid import grid
-from primecast.experiments.studies.published import PAPER_MAIN, PAPER_RELATIONAL, backbone, paper
-from primecast.experiments.studies.runner import plan_study
+from primecast.experiments.studies.published import printed
+from primecast.experiments.studies.runner import describe_plan, plan_study
 from primecast.experiments.studies.tables import changes, ordered, paired
 
 ROOT = Path(__file__).parents[1]
@@ -38,8 +38,7 @@ COMMITTED = [name for name in STUDIES if (ROOT / "results" / f"{name}.csv").exis
 def test_every_spec_of_a_study_can_be_resolved_and_is_there_once(name: str) -> None:
     study = load_study(name)
     assert study.TITLE and study.render
-    for quick in (False, True):
-        specs = study.specs(quick=quick)
+    for quick, specs in ((False, study.SPECS), (True, study.QUICK)):
         keys = [key(spec, spec.dataset) for spec in specs]
         assert specs and len(set(keys)) == len(keys)
         assert {spec.dataset for spec in specs} <= CATALOG.keys()
@@ -47,7 +46,7 @@ def test_every_spec_of_a_study_can_be_resolved_and_is_there_once(name: str) -> N
 
 
 def test_the_controls_are_those_of_the_plan_in_its_order() -> None:
-    specs = load_study("controls").specs()
+    specs = load_study("controls").SPECS
     few = ("ETTh1", "ETTh2", "Exchange")
     size = len(load_study("controls").VARIANTS)
     parts = [specs[: 9 * size], specs[9 * size : 13 * size], specs[13 * size :]]
@@ -62,7 +61,7 @@ def test_the_controls_are_those_of_the_plan_in_its_order() -> None:
 
 def test_studies_share_the_runs_they_have_in_common() -> None:
     keys = {
-        name: {key(spec, spec.dataset) for spec in load_study(name).specs()}
+        name: {key(spec, spec.dataset) for spec in load_study(name).SPECS}
         for name in ("controls", "dropout", "primer_design", "kv", "main_table")
     }
     for other in ("dropout", "primer_design", "kv", "main_table"):
@@ -89,11 +88,11 @@ def test_an_unknown_study_is_refused_with_the_known_ones() -> None:
 
 
 def test_published_values_are_read_cell_by_cell() -> None:
-    main = paper(PAPER_MAIN)
-    assert len(main) == 10 * 4 and main["Weather", 720]["Timer-XL"] == ".375/.371"
-    assert "Timer-XL" not in main["PEMS03", 12]
-    assert paper(PAPER_RELATIONAL)["Exchange", 720]["Autoformer"] == "1.447/.941"
-    assert backbone()["PEMS08", 48] == ".186/.235" and len(backbone()) == 44
+    main, backbone = printed("main"), printed("backbone")
+    assert len(main) == 10 * 4 * 6 - 2 * 4 * 2 and main["Weather", 720, "Timer-XL"] == ".375/.371"
+    assert ("PEMS03", 12, "Timer-XL") not in main
+    assert printed("relational", {"Autoformer": "ours"})["Exchange", 720, "ours"] == "1.447/.941"
+    assert backbone["PEMS08", 48, "iTransformer"] == ".186/.235" and len(backbone) == 44
 
 
 # ---------------------------------------------------------------- from rows to tables
@@ -155,7 +154,8 @@ def known_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def filled(store: Store, name: str, *, quick: bool = False, most: int = 10_000) -> list[Spec]:
     """A store with pretended rows of a study; what is too large to be pretended is left out."""
-    specs: list[Spec] = [spec for spec in load_study(name).specs(quick=quick) if spec.dataset != "Traffic"][:most]
+    study = load_study(name)
+    specs: list[Spec] = [spec for spec in (study.QUICK if quick else study.SPECS) if spec.dataset != "Traffic"][:most]
     for spec in specs:
         store.add(pretended(spec))
     return specs
@@ -171,7 +171,7 @@ def _probes(spec: Spec) -> tuple[str, ...]:
 
 
 # Those that ask a trained model need its answers: tests/test_measuring_studies.py.
-FROM_SCORES = [name for name in STUDIES if {*map(_probes, load_study(name).specs())} <= {(), ("cost",)}]
+FROM_SCORES = [name for name in STUDIES if {*map(_probes, load_study(name).SPECS)} <= {(), ("cost",)}]
 
 
 @pytest.mark.usefixtures("known_data")
@@ -181,7 +181,7 @@ def test_every_study_renders_what_is_there_also_when_little_is(name: str, tmp_pa
     for most in (1, 24):
         store = Store(tmp_path / f"store{most}")
         filled(store, name, most=most)
-        frame, blocks = results.collect(study.specs(), store, NOWHERE)
+        frame, blocks = results.collect(study.SPECS, store, NOWHERE)
         text = study.render(frame, blocks)
         assert "nan" not in text.lower().replace("finance", "")
         for dataset in dict.fromkeys(frame["dataset"]):
@@ -247,7 +247,7 @@ def test_a_change_is_found_where_there_is_one_and_marked(tmp_path: Path) -> None
     store = Store(tmp_path)
     study = load_study("kv")
     filled(store, "kv")
-    frame, blocks = results.collect(study.specs(), store, NOWHERE)
+    frame, blocks = results.collect(study.SPECS, store, NOWHERE)
     named = ordered(frame, study.VARIANTS)
     found = paired(named, blocks, "keys and values", "standard", ("ETTh1", 96))
     assert found is not None and found.seeds == 3
@@ -268,12 +268,12 @@ def test_dropout_is_chosen_on_validation_alone(tmp_path: Path) -> None:
     study = load_study("dropout")
     store = Store(tmp_path)
     best_of = {"standard": 0.4, "prime": 0.2, "prime-table": 0.1, "prime (self-pair primed)": 0.2}
-    for spec in study.specs()[: 2 * len(study.VARIANTS)]:  # ETTh1
+    for spec in study.SPECS[: 2 * len(study.VARIANTS)]:  # ETTh1
         row = pretended(spec)
         best = best_of[spec.variant.partition(", ")[0]]
         val = 0.5 + abs(spec.settings["dropout"] - best)
         store.add(Row({**row.fields, "val_mse": val, "mse": row.fields["mse"] + 1 / val}, row.arrays))
-    frame, blocks = results.collect(study.specs(), store, NOWHERE)
+    frame, blocks = results.collect(study.SPECS, store, NOWHERE)
     named = ordered(frame, study.VARIANTS)
     found = {name: rate for (_, name), rate in study.chosen(named).items()}
     assert found == best_of
@@ -283,23 +283,25 @@ def test_dropout_is_chosen_on_validation_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("known_data")
 def test_a_plan_tells_what_is_there_what_is_missing_and_how_long_it_takes(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    specs = load_study("main_table").specs()
+    specs = load_study("main_table").SPECS
     for spec in specs[:5]:
         store.add(pretended(spec))
     plan = plan_study(specs, store, out=tmp_path)
-    assert (plan.there, plan.missing) == (5, len(specs) - 5) and plan.without_data == ("Traffic",)
+    assert plan["row"].value_counts().to_dict() == {"store": 5, "missing": len(specs) - 5}
     timer = sum(spec.model == "timer_xl" for spec in specs)
-    assert plan.unknown == timer and plan.hours == pytest.approx((len(specs) - 5 - timer) * 36 / 3600)
-    assert f"{len(specs) - 5} are missing" in str(plan) and "not on this machine: Traffic" in str(plan)
+    assert plan["hours"].isna().sum() == timer
+    assert plan["hours"].sum() == pytest.approx((len(specs) - 5 - timer) * 36 / 3600)
+    assert f"{len(specs) - 5} are missing" in describe_plan(plan)
+    assert describe_plan(plan).endswith("not on this machine: Traffic")
     few, blocks = results.collect(specs[:5], store, NOWHERE)
     results.write_results("main_table", tmp_path, few, blocks)
     plan = plan_study(specs[:9], Store(tmp_path / "empty"), out=tmp_path)
-    assert (plan.there, plan.missing, plan.committed) == (0, 9, 5) and plan.hours == pytest.approx(9 * 36 / 3600)
-    assert plan.new_hours == pytest.approx(4 * 36 / 3600)
-    assert "of the missing, 5 are among the committed results" in str(plan)
-    assert "4 runs, about 0.0 core-hours, are left then" in str(plan)
+    assert plan["row"].value_counts().to_dict() == {"results": 5, "missing": 4}
+    assert plan["hours"].to_list() == pytest.approx([36 / 3600] * 9)
+    assert "of the missing, 5 are among the committed results" in describe_plan(plan)
+    assert "4 runs, about 0.0 core-hours, are left then" in describe_plan(plan)
     plan = plan_study(specs[:9], store, out=tmp_path)  # what a store has is not counted as committed, too
-    assert (plan.there, plan.missing, plan.committed) == (5, 4, 0) and plan.new_hours == plan.hours
+    assert plan["row"].value_counts().to_dict() == {"store": 5, "missing": 4}
 
 
 @pytest.mark.usefixtures("known_data")
@@ -307,12 +309,12 @@ def test_a_run_that_one_study_committed_serves_the_others_also_without_its_probe
     out, store, none = tmp_path / "results", Store(tmp_path / "store"), Store(tmp_path / "none")
     probed = filled(store, "primer_design", most=1)  # standard attention on ETTh1, with its cost
     results.write_results("primer_design", out, *results.collect(probed, store, NOWHERE))
-    specs = load_study("kv").specs()
+    specs = load_study("kv").SPECS
     frame, blocks = results.collect(specs, none, out)
     check_rows(frame, blocks)
     assert list(frame["spec"]) == [text_of(specs[0])] and frame["probes"][0] == {} and probed[0].probes
     left = results.uncommitted(specs, out)
-    assert left == specs[1:] and plan_study(specs, none, out=out).committed == 1
+    assert left == specs[1:] and list(plan_study(specs, none, out=out)["row"][:2]) == ["results", "missing"]
     assert results.uncommitted(probed, out) == []
 
 
@@ -346,7 +348,7 @@ def test_the_default_is_the_candidate_with_the_lowest_mean_on_validation(tmp_pat
     study, store = load_study("controls"), Store(tmp_path)
     level = {"standard": 1.0, "standard, channel embeddings": 0.5, **dict.fromkeys(study.CANDIDATES, 0.9)}
     level["prime-table"] = 0.8
-    specs = [spec for spec in study.specs() if spec.variant in level and spec.seed < 3]
+    specs = [spec for spec in study.SPECS if spec.variant in level and spec.seed < 3]
     for spec in specs:
         row = pretended(spec)
         by = level[spec.variant] if spec.seed < 2 else 7.0  # seeds that not all have do not count
@@ -362,7 +364,7 @@ def test_the_default_is_the_candidate_with_the_lowest_mean_on_validation(tmp_pat
 @pytest.mark.usefixtures("known_data")
 def test_a_comparison_over_fewer_seeds_than_its_cell_says_so(tmp_path: Path) -> None:
     study, store = load_study("kv"), Store(tmp_path)
-    specs = [spec for spec in study.specs() if spec.dataset == "ETTh1"]
+    specs = [spec for spec in study.SPECS if spec.dataset == "ETTh1"]
     specs = [spec for spec in specs if spec.attention != "standard" or spec.seed == 0]
     for spec in specs:
         store.add(pretended(spec))
@@ -373,7 +375,7 @@ def test_a_comparison_over_fewer_seeds_than_its_cell_says_so(tmp_path: Path) -> 
 @pytest.mark.usefixtures("known_data")
 def test_averages_are_of_the_seeds_that_all_horizons_have(tmp_path: Path) -> None:
     study, store = load_study("main_table"), Store(tmp_path)
-    specs = [spec for spec in study.specs() if spec.dataset == "ETTh1" and spec.variant.startswith("iTransformer")]
+    specs = [spec for spec in study.SPECS if spec.dataset == "ETTh1" and spec.variant.startswith("iTransformer")]
     specs = [spec for spec in specs if (spec.horizon, spec.seed) != (720, 2)]
     for spec in specs:
         store.add(pretended(spec))
@@ -384,7 +386,7 @@ def test_averages_are_of_the_seeds_that_all_horizons_have(tmp_path: Path) -> Non
 
 
 def test_timer_xl_is_trained_once_per_seed() -> None:
-    specs = [spec for spec in load_study("main_table").specs() if spec.model == "timer_xl"]
+    specs = [spec for spec in load_study("main_table").SPECS if spec.model == "timer_xl"]
     assert {spec.horizon for spec in specs} == {96, 192, 336, 720}
     assert {resolve(spec).train_horizon for spec in specs} == {96}
 

@@ -147,7 +147,7 @@ def migrate_results(folder: Path) -> Counts:
 
 def _migrate_study(name: str, folder: Path, counts: Counts) -> None:
     before, blocks = _read(name, folder)
-    specs = load_study(name).specs()
+    specs = load_study(name).SPECS
     fingerprints = {row["dataset"]: row["fingerprint"] for row in before}
     known = {key(spec, fingerprints[spec.dataset]): spec for spec in specs if spec.dataset in fingerprints}
     after, kept = [], []
@@ -180,7 +180,7 @@ def _read(name: str, folder: Path) -> tuple[list[Fields], pd.DataFrame]:
     with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         numbers: Callable[[str], Any] = lambda text: text if not _is_number(text) else json.loads(text)  # noqa: E731
         rows = [{column: numbers(text) for column, text in row.items()} for row in csv.DictReader(file)]
-    by_name = {(spec.dataset, spec.variant): spec for spec in load_study(name).specs()}
+    by_name = {(spec.dataset, spec.variant): spec for spec in load_study(name).SPECS}
     for row in rows:
         system = row.pop("system")
         spec = by_name[row["dataset"], SYSTEMS.get(system, system)]

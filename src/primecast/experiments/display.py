@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from primecast.experiments.engines import Job
@@ -66,24 +66,18 @@ class SweepDisplay:
         if self.mode == "off" or time.monotonic() - self.looked < 1:
             return
         self.looked = time.monotonic()
-        lines = [(job, describe_progress(store.position(job.key))) for job in running]
-        if self.mode == "bar":
-            self._draw(lines, waiting)
-            return
-        for job, (epoch, text) in lines:
-            if epoch > self.seen.get(job.key, 0):
-                self.seen[job.key] = epoch
-                self.write(f"         {job.label}  {text}")
-
-    def _draw(self, lines: Sequence[tuple[Job, tuple[int, str]]], waiting: int) -> None:
         from rich.table import Table
 
-        table = Table(title=f"{self.ready} of {self.total} runs, {waiting} waiting{self._left()}", title_justify="left")
-        table.add_column("under way")
-        table.add_column("progress")
-        for job, (_, text) in lines:
+        title = f"{self.ready} of {self.total} runs, {waiting} waiting{self._left()}"
+        table = Table("under way", "progress", title=title, title_justify="left")
+        for job in running:
+            epoch, text = describe_progress(store.position(job.key))
             table.add_row(job.label, text)
-        self.live.update(table, refresh=True)
+            if self.mode == "lines" and epoch > self.seen.get(job.key, 0):
+                self.seen[job.key] = epoch
+                self.write(f"         {job.label}  {text}")
+        if self.mode == "bar":
+            self.live.update(table, refresh=True)
 
     def _left(self) -> str:
         """Return the time left by the pace so far, a rough estimate: runs differ in size."""
@@ -99,10 +93,10 @@ def describe_progress(position: dict[str, Any] | None) -> tuple[int, str]:
     if position is None:
         return 0, "starting"
     rows = position["rows"]
-    loss = position["loss_sum"] / position["windows"] if position["step"] else None
-    text = f"epoch {position['epoch']} step {position['step']}" if loss is not None else f"epoch {len(rows)} done"
-    if loss is not None:
-        text += f"  loss {loss:.4f}"
+    text = f"epoch {len(rows)} done"
+    if position["step"]:
+        loss = position["loss_sum"] / position["windows"]
+        text = f"epoch {position['epoch']} step {position['step']}  loss {loss:.4f}"
     if rows:
         best = min(row["val_mse"] for row in rows)
         text += f"  loss of epoch {rows[-1]['train_loss']:.4f}  val mse {rows[-1]['val_mse']:.4f}  best {best:.4f}"

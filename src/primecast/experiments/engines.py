@@ -1,6 +1,6 @@
 """Who does the runs of a sweep: a process of its own for each job, or a Ray task.
 
-    job ─> engine.start ─> worker: task ─> row in the store ─> engine.ended ─> outcome
+    job ─> engine.start ─> worker: run ─> row in the store ─> engine.ended ─> outcome
 
 An engine starts jobs and reports which have ended, and how. A worker process belongs to the process that started it: it
 waits on its end of a pipe, and exits when that closes, because the sweep was interrupted or because it was killed.
@@ -19,20 +19,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol, runtime_checkable
 
-from primecast.errors import InputError, TrainingError, unknown
+from primecast.errors import InputError, TrainingError
+from primecast.experiments.spec import Spec
 from primecast.experiments.store import Row, Store
 
-ENGINES = ("local", "ray")
 ATTEMPTS = 3
 """How often a job whose worker was lost is tried, the first time included."""
-
-Task = Callable[[str, str | None, str | None], Row]
-"""Does a job: (its text, folder of the data, folder of its state) -> row. A function of a module, found by its name."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run as an engine sees it: the key of its row, a text that its task reads, and a label for people."""
+    """A run as an engine sees it: the key of its row, a text for `do`, and a label for people."""
 
     key: str
     text: str
@@ -57,15 +54,15 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def create_engine(
-    name: str, task: Task, store: Store, *, workers: int | None, root: str | None, address: str | None
-) -> Engine:
-    """Return an engine by name."""
-    if name not in ENGINES:
-        raise unknown("engine", name, ENGINES)
-    if name == "ray":
-        return RayEngine(task, store, workers=workers, root=root, address=address)
-    return LocalEngine(task, store, workers=workers or os.cpu_count() or 1, root=root)
+def do(text: str, root: str | None, state: Path | None) -> Row:
+    """Do a job in a process of its own: train and score its spec at its horizons, print nothing, use one thread."""
+    import torch
+
+    from primecast.experiments.run import run
+
+    torch.set_num_threads(1)
+    spec, horizons = json.loads(text)
+    return run(Spec.from_json(spec), horizons=horizons, root=root, state=state, progress="off")
 
 
 # ---------------------------------------------------------------- local: a process for each job
@@ -78,21 +75,14 @@ MESSAGE = 3
 class LocalEngine:
     """Run each job in a process of its own, with one thread: nothing is left for the next, not even memory."""
 
-    def __init__(self, task: Task, store: Store, *, workers: int, root: str | None) -> None:
-        self.capacity = workers
-        self.task = task
+    def __init__(self, store: Store, *, workers: int | None, root: str | None, address: str | None) -> None:
+        self.capacity = workers or os.cpu_count() or 1
         self.store = store
         self.root = root
         self.running: list[tuple[Job, subprocess.Popen[bytes], IO[bytes]]] = []
 
     def start(self, job: Job) -> None:
-        order = {
-            "task": f"{self.task.__module__}:{self.task.__name__}",
-            "text": job.text,
-            "root": self.root,
-            "key": job.key,
-            "store": str(self.store.folder.absolute()),
-        }
+        order = [job.text, self.root, str(self.store.folder.absolute()), job.key]
         log = tempfile.TemporaryFile()  # noqa: SIM115  closed when the job has ended
         process = subprocess.Popen(
             [sys.executable, "-c", "from primecast.experiments.engines import work; work()"],
@@ -104,11 +94,9 @@ class LocalEngine:
         )
         self.running.append((job, process, log))
         assert process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it ended before it could read; `ended` reports it
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
-        except BrokenPipeError:  # it ended before it could read; `ended` reports it
-            return
 
     def ended(self) -> list[Outcome]:
         outcomes = []
@@ -154,14 +142,12 @@ def _outcome(job: Job, code: int, text: str) -> Outcome:
 
 def work() -> None:
     """Run a worker process: read the order, do it, store the row. It exits when its stdin closes."""
-    order = json.loads(sys.stdin.buffer.readline())
+    text, root, folder, key = json.loads(sys.stdin.buffer.readline())
     writing = threading.Lock()
     threading.Thread(target=_end_with, args=(sys.stdin.fileno(), writing), daemon=True).start()
-    store = Store(order["store"])
-    module, _, name = order["task"].partition(":")
-    task: Task = getattr(import_module(module), name)
+    store = Store(folder)
     try:
-        row = task(order["text"], order["root"], str(store.state(order["key"])))
+        row = do(text, root, store.state(key))
         with writing:
             store.add(row)
     except (InputError, TrainingError) as error:
@@ -187,7 +173,7 @@ class RayEngine:
     its run there, and a job that is run again resumes from it; elsewhere it starts from the beginning.
     """
 
-    def __init__(self, task: Task, store: Store, *, workers: int | None, root: str | None, address: str | None) -> None:
+    def __init__(self, store: Store, *, workers: int | None, root: str | None, address: str | None) -> None:
         try:
             ray: Any = import_module("ray")
         except ImportError as error:
@@ -205,7 +191,7 @@ class RayEngine:
         self.capacity = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.store = store
         self.root = root
-        self.remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(_ray_task(task))
+        self.remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(do_on_ray)
         self.running: dict[Any, Job] = {}
 
     def start(self, job: Job) -> None:
@@ -238,11 +224,12 @@ class RayEngine:
             self.ray.shutdown()
 
 
-def _ray_task(task: Task) -> Callable[[str, str | None, str, str], Row | str]:
-    def do(text: str, root: str | None, folder: str, state: str) -> Row | str:
-        try:
-            return task(text, root, state if Path(folder).is_dir() else None)
-        except (InputError, TrainingError) as error:
-            return str(error)
+def do_on_ray(text: str, root: str | None, folder: str, state: str) -> Row | str:
+    """Return the row of a job, or the message of why it could not be done."""
+    try:
+        return do(text, root, Path(state) if Path(folder).is_dir() else None)
+    except (InputError, TrainingError) as error:
+        return str(error)
 
-    return do
+
+ENGINES: dict[str, Callable[..., Engine]] = {"local": LocalEngine, "ray": RayEngine}

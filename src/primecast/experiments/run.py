@@ -1,18 +1,16 @@
-"""One cell of a benchmark, from the name of a data set to its test score; and many of them.
+"""One cell of a benchmark, from the name of a data set to its test score.
 
-    spec ─> load_dataset ─> split ─> create_model ─> fit ─> evaluate ─> row ─> store
+    spec ─> load_dataset ─> split ─> create_model ─> fit ─> evaluate ─> row
 
-`run` runs one spec; `run_all` runs many into a store, in processes of their own. The test windows are used once, at the
-end.
+The test windows are used once, at the end. `sweep.run_all` runs many specs into a store.
 """
 
-import json
 import os
 import platform
 import resource
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -27,17 +25,15 @@ from torch import nn
 from primecast.analysis.probes import PROBES
 from primecast.data.catalog import load_dataset
 from primecast.data.windows import Dataset, Splits, split
-from primecast.errors import InputError
-from primecast.experiments.engines import Job
 from primecast.experiments.spec import ROLLING, Spec, identity, key_of, resolve
-from primecast.experiments.store import Row, Store
-from primecast.experiments.sweep import Report, sweep
+from primecast.experiments.store import Row
 from primecast.models import MODELS, create_model
 from primecast.nn.losses import create_loss
 from primecast.nn.primer import parameter_overhead
-from primecast.training.loop import History, Scores, evaluate, fit
+from primecast.training.loop import History, evaluate, fit
 
-# ---------------------------------------------------------------- one run
+PROFILES = ("channel_mse", "channel_mae", "step_mse", "step_mae")
+"""Errors along channels and steps."""
 
 
 def run(
@@ -111,7 +107,7 @@ def _score(spec: Spec, model: nn.Module, history: History, dataset: Dataset) -> 
         "peak_mib": peak_mib(),
         "hardware": hardware(),
         "versions": versions(),
-        **_profiles(scores),
+        **{name: _to_six_digits(getattr(scores, name)) for name in PROFILES},
         "settings": run_fields["settings"],
         "probes": {},
     }
@@ -119,10 +115,8 @@ def _score(spec: Spec, model: nn.Module, history: History, dataset: Dataset) -> 
     return Row(fields, windows)
 
 
-def _profiles(scores: Scores) -> dict[str, list[float]]:
-    """Return the errors along steps and channels, to six digits."""
-    names = ("channel_mse", "channel_mae", "step_mse", "step_mae")
-    return {name: [float(f"{value:.6g}") for value in getattr(scores, name)] for name in names}
+def _to_six_digits(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.6g}") for value in values]
 
 
 def _probe(
@@ -164,60 +158,3 @@ def versions() -> dict[str, str]:
     """Return the versions that the numbers were computed with."""
     packages = {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")}
     return {**packages, "python": platform.python_version()}
-
-
-# ---------------------------------------------------------------- many runs
-
-
-def run_all(
-    specs: Iterable[Spec],
-    store: Store,
-    *,
-    engine: str = "local",
-    workers: int | None = None,
-    root: Path | str | None = None,
-    progress: str = "auto",
-    address: str | None = None,
-) -> Report:
-    """Run what is not in the store yet, in the order given; the same call continues a sweep that was interrupted.
-
-    engine:  "local": a process with one thread for each run, `workers` at a time, as many as there are cores when
-             None. "ray": a task for each run on the Ray cluster at `address`, or on one started here.
-    Specs that differ in the horizon they are scored at alone are trained once. A spec that fails does not stop the
-    others: its message is in the report.
-    """
-    groups: dict[str, dict[str, Spec]] = {}
-    refused: dict[str, str] = {}
-    for spec in specs:
-        try:
-            groups.setdefault(_training_of(spec), {})[spec.key(root)] = spec
-        except InputError as error:
-            refused[str(spec)] = str(error)
-    jobs = [_job(group, store) for group in groups.values() if group]
-    report = sweep(
-        jobs, store, engine=engine, workers=workers, root=root, progress=progress, address=address, task=run_json
-    )
-    report.failed.update(refused)
-    return report
-
-
-def _training_of(spec: Spec) -> str:
-    """Return a text that specs have in common which need one training."""
-    settings = {name: value for name, value in spec.settings.items() if name != "train_horizon"}
-    horizon = spec.settings.get("train_horizon") or spec.horizon
-    return replace(spec, horizon=horizon, settings=settings, variant="").to_json()
-
-
-def _job(group: Mapping[str, Spec], store: Store) -> Job:
-    """Return the job of specs that need one training: those that are missing; its first row is written last."""
-    missing = {key: spec for key, spec in group.items() if not store.has(key)} or group
-    (key, spec), *others = missing.items()
-    return Job(key, json.dumps([spec.to_json(), [other.horizon for _, other in others]]), str(spec))
-
-
-def run_json(text: str, root: str | None, state: str | None) -> Row:
-    """Call `run` in another process: take text, print nothing and use one thread."""
-    torch.set_num_threads(1)
-    spec, horizons = json.loads(text)
-    folder = None if state is None else Path(state)
-    return run(Spec.from_json(spec), horizons=horizons, root=root, state=folder, progress="off")

@@ -287,3 +287,12 @@ def fingerprint(dataset: str, root: Path | str | None = None) -> str:
 @cache
 def _fingerprint(dataset: str, root: str | None, variable: str | None) -> str:
     return load_dataset(dataset, root).fingerprint
+
+
+def has_data(dataset: str, root: Path | str | None) -> bool:
+    """Return whether a data set is on this machine."""
+    try:
+        fingerprint(dataset, root)
+    except InputError:
+        return False
+    return True

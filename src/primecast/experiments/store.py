@@ -16,11 +16,13 @@ import secrets
 import shutil
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from primecast.errors import InputError
 from primecast.storage.atomic import read_json, write_bytes_atomically, write_json
@@ -108,12 +110,9 @@ class Store:
     def position(self, key: str) -> dict[str, Any] | None:
         """How far a run under way has come, as its state says (see TrainingProgress); None before the first write."""
         try:
-            path = self.state(key) / "state.safetensors"
-            with path.open("rb") as file:
-                size = int.from_bytes(file.read(8), "little")
-                header = json.loads(file.read(min(size, path.stat().st_size)))
-            position: dict[str, Any] = json.loads(header["__metadata__"]["progress"])
-        except (OSError, ValueError, KeyError):
+            with safe_open(self.state(key) / "state.safetensors", framework="np") as file:
+                position: dict[str, Any] = json.loads(file.metadata()["progress"])
+        except (OSError, SafetensorError):
             return None
         return position
 
@@ -139,7 +138,7 @@ class Store:
                 return False
             aside.unlink(missing_ok=True)
         mine = path.with_name(f".{key}.{secrets.token_hex(4)}.new")
-        mine.write_text(json.dumps({"host": socket.gethostname(), "process": os.getpid()}), encoding="utf-8")
+        mine.write_text(json.dumps(_me()), encoding="utf-8")
         try:
             os.link(mine, path)  # whole or not at all, and refused if there is one
         except FileExistsError:
@@ -150,16 +149,12 @@ class Store:
 
     def beat(self, key: str) -> None:
         """Say that this process is still at it."""
-        try:
+        with suppress(FileNotFoundError):  # taken over after a long silence; the rows will agree
             os.utime(self._claim(key))
-        except FileNotFoundError:
-            return  # taken over after a long silence; the rows will agree
 
     def release(self, key: str) -> None:
-        path = self._claim(key)
-        owner = self._owner(path)
-        if owner is not None and owner == {"host": socket.gethostname(), "process": os.getpid()}:
-            path.unlink(missing_ok=True)
+        if self._owner(self._claim(key)) == _me():
+            self._claim(key).unlink(missing_ok=True)
 
     def _claim(self, key: str) -> Path:
         return self.folder / "claims" / f"{key}.json"
@@ -186,6 +181,10 @@ class Store:
             clock.unlink()
 
 
+def _me() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "process": os.getpid()}
+
+
 def must_agree(there: Mapping[str, Any], new: Mapping[str, Any], *, where: Path) -> None:
     """Refuse a second row of one key whose scores are not those of the first, and show both."""
     for score in SCORES:
@@ -209,26 +208,22 @@ def _is_alive(process: object) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
 # ---------------------------------------------------------------- how long a run will take
 
 
-LIKENESS = (
-    ("dataset", "model", "attention", "lookback", "horizon"),
-    ("dataset", "model", "attention", "horizon"),
-    ("dataset", "model", "attention"),
-    ("dataset", "model"),
-    ("model",),
-)
+LIKENESS = ("model", "dataset", "attention", "horizon", "lookback")
+"""What makes runs alike, most important first."""
 
 
 def estimate_seconds(done: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> float | None:
     """Mean seconds of the runs most like the wanted one; None if none is of the same model."""
     rows = list(done)
-    for names in LIKENESS:
+    for count in range(len(LIKENESS), 0, -1):
+        names = LIKENESS[:count]
         like = [float(row["seconds"]) for row in rows if all(row[name] == wanted[name] for name in names)]
         if like:
             return sum(like) / len(like)

@@ -1,19 +1,21 @@
-"""Many runs at once: `sweep` does what the store lacks.
+"""Many runs at once: `run_all` does what the store lacks.
 
-    jobs ─> claim ─> engine ─> row in the store ─> next
+    specs ─> jobs ─> claim ─> engine ─> row in the store ─> next
 
 A sweep holds no result itself: killing it loses what the runs under way did since they last wrote their state, and the
 same call continues from there.
 """
 
+import json
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from primecast.errors import InputError, unknown
 from primecast.experiments.display import SweepDisplay
-from primecast.experiments.engines import ATTEMPTS, ENGINES, Engine, Job, Task, create_engine
+from primecast.experiments.engines import ATTEMPTS, ENGINES, Engine, Job
+from primecast.experiments.spec import Spec
 from primecast.experiments.store import Store
 
 HEARTBEAT = 10.0
@@ -34,26 +36,32 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C: the workers have ended; the message says what is left."""
 
 
-def sweep(
-    jobs: Iterable[Job],
+def run_all(
+    specs: Iterable[Spec],
     store: Store,
     *,
-    task: Task,
     engine: str = "local",
     workers: int | None = None,
     root: Path | str | None = None,
     progress: str = "auto",
     address: str | None = None,
 ) -> Report:
-    """Do the jobs whose rows the store lacks, in order, as many at a time as the engine takes. See `run_all`."""
+    """Run what is not in the store yet, in the order given; the same call continues a sweep that was interrupted.
+
+    engine:  "local": a process with one thread for each run, `workers` at a time, as many as there are cores when
+             None. "ray": a task for each run on the Ray cluster at `address`, or on one started here.
+    Specs that differ in the horizon they are scored at alone are trained once. A spec that fails does not stop the
+    others: its message is in the report.
+    """
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1")
-    wanted = list({job.key: job for job in jobs}.values())
-    waiting = [job for job in wanted if not store.has(job.key)]
-    report = Report(there=len(wanted) - len(waiting))
-    for job in wanted:
+    report = Report()
+    jobs = _jobs(specs, store, root, report.failed)
+    waiting = [job for job in jobs if not store.has(job.key)]
+    report.there = len(jobs) - len(waiting)
+    for job in jobs:
         if store.has(job.key):
             store.clear_state(job.key)  # of a process killed between writing its row and clearing up
     if not waiting:
@@ -61,21 +69,42 @@ def sweep(
 
     store.folder.mkdir(parents=True, exist_ok=True)
     where = None if root is None else str(Path(root).absolute())
-    with SweepDisplay(progress, total=len(wanted), there=report.there) as display:
-        crew = create_engine(engine, task, store, workers=workers, root=where, address=address)
+    with SweepDisplay(progress, total=len(jobs), there=report.there) as display:
+        crew = ENGINES[engine](store, workers=workers, root=where, address=address)
         try:
             _loop(waiting, store, crew, report, display)
         except KeyboardInterrupt:
-            left = sum(not store.has(job.key) for job in wanted)
+            left = sum(not store.has(job.key) for job in jobs)
             raise Interrupted(
-                f"interrupted: {len(wanted) - left} of {len(wanted)} runs are there, {left} are left; the same command "
+                f"interrupted: {len(jobs) - left} of {len(jobs)} runs are there, {left} are left; the same command "
                 "continues"
             ) from None
         finally:
             crew.close()
-            for job in wanted:
+            for job in jobs:
                 store.release(job.key)
     return report
+
+
+def _jobs(specs: Iterable[Spec], store: Store, root: Path | str | None, refused: dict[str, str]) -> list[Job]:
+    """Return a job for each training that the specs need; the message of a spec that is no run goes into `refused`."""
+    groups: dict[str, dict[str, Spec]] = {}  # by what specs of one training have in common
+    for spec in specs:
+        settings = {name: value for name, value in spec.settings.items() if name != "train_horizon"}
+        horizon = spec.settings.get("train_horizon") or spec.horizon
+        training = replace(spec, horizon=horizon, settings=settings, variant="").to_json()
+        try:
+            groups.setdefault(training, {})[spec.key(root)] = spec
+        except InputError as error:
+            refused[str(spec)] = str(error)
+    return [_job(group, store) for group in groups.values() if group]
+
+
+def _job(group: Mapping[str, Spec], store: Store) -> Job:
+    """Return the job of specs that need one training: those that are missing; its first row is written last."""
+    missing = {key: spec for key, spec in group.items() if not store.has(key)} or group
+    (key, spec), *others = missing.items()
+    return Job(key, json.dumps([spec.to_json(), [other.horizon for _, other in others]]), str(spec))
 
 
 def _loop(waiting: list[Job], store: Store, engine: Engine, report: Report, display: SweepDisplay) -> None:

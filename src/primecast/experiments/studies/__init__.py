@@ -1,10 +1,11 @@
 """The studies: each table and figure is one short file here.
 
-A study has a TITLE, `specs(quick=False)` (what to run, most wanted first), `render(frame, blocks)` (the table, as
-Markdown, from one line per run and the block sums of their errors) and, where there is something to see,
-`figure(frame)`.
+A study has a TITLE, SPECS (what to run, most wanted first), QUICK (the specs of a small version, on data of the
+package), `render(frame, blocks)` (the table, as Markdown, from one line per run and the block sums of their errors)
+and, where there is something to see, `figure(frame)`. The docstring of a study, after its first line, says how to read
+its table, and is printed with it.
 
-    specs ─> run_all ─> store ─> results/<study>.csv, results/<study>_blocks.csv ─> render ─> results/<study>.md
+    SPECS ─> run_all ─> store ─> results/<study>.csv, results/<study>_blocks.csv ─> render ─> results/<study>.md
 
 Tables and figures are made from the two CSV files alone, so that everybody can rebuild them from the repository.
 """
@@ -38,7 +39,7 @@ STUDIES = (
 
 
 def load_study(name: str) -> Any:
-    """The module of a study: TITLE, specs, render, and figure where there is one."""
+    """Return the module of a study."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     return import_module(f"primecast.experiments.studies.{name}")

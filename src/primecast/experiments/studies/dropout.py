@@ -3,58 +3,43 @@
 import pandas as pd
 
 from primecast.analysis.statistics import cells
-from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid
-from primecast.experiments.studies.tables import READING, comparison_table, markdown_table, ordered, summary_table
+from primecast.experiments.studies.tables import (
+    CELL,
+    READING,
+    comparison_and_summary,
+    comparison_table,
+    markdown_table,
+    ordered,
+)
 
 TITLE = "Dropout, tuned on validation for each"
 
+COLUMNS = ["dataset", "attention", "rate"]
 RATES = (0.1, 0.2, 0.4, 0.8)
-SIDES: Variants = {
-    "standard": {"attention": "standard"},
-    "prime": {"attention": "prime"},
-    "prime-table": {"attention": "prime-table"},
-    "prime (self-pair primed)": {"attention": "prime", "settings": PRIME_SELF},
+ATTENTIONS = ("standard", "prime", "prime-table")
+SELF = "prime (self-pair primed)"
+FEWER: Variants = {
+    f"{name}, {rate}": {"attention": name, "settings": {"dropout": rate}} for name in ATTENTIONS for rate in RATES
 }
-
-
-def at_each_rate(sides: Variants) -> Variants:
-    return {
-        f"{name}, {rate}": {**side, "settings": {**side.get("settings", {}), "dropout": rate}}
-        for name, side in sides.items()
-        for rate in RATES
-    }
-
-
-VARIANTS = at_each_rate(SIDES)
-
-
-def specs(quick: bool = False) -> list[Spec]:
-    """Two seeds of the quick sets; of Weather and ETTm1, where a run takes up to a quarter of an hour, one."""
-    if quick:
-        return grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 2})
-    fewer = at_each_rate({name: SIDES[name] for name in ("standard", "prime", "prime-table")})
-    return [*grid(VARIANTS, ["ETTh1", "ETTh2", "Exchange"], seeds=range(2)), *grid(fewer, ["Weather", "ETTm1"])]
+VARIANTS: Variants = {
+    **FEWER,
+    **{f"{SELF}, {rate}": {"attention": "prime", "settings": {**PRIME_SELF, "dropout": rate}} for rate in RATES},
+}
+SPECS = [*grid(VARIANTS, ["ETTh1", "ETTh2", "Exchange"], seeds=range(2)), *grid(FEWER, ["Weather", "ETTm1"])]
+"""Of Weather and ETTm1, where a run takes up to a quarter of an hour, one seed."""
+QUICK = grid(VARIANTS, ["nyc-weather"], horizons=[24], settings={"epochs": 2})
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """The grid on validation, then each attention at its best dropout on test."""
     named = ordered(frame, VARIANTS)
-    best = chosen(named)
-    picked = pd.concat(
-        [
-            named[(named["dataset"] == dataset) & (named["variant"] == f"{attention}, {rate}")].assign(
-                variant=f"{attention}, its best"
-            )
-            for (dataset, attention), rate in best.items()
-        ],
-        ignore_index=True,
-    )
-    beside = {(dataset, int(horizon), f"{attention}, its best"): str(rate)
-              for (dataset, attention), rate in best.items()
-              for horizon in dict.fromkeys(named[named["dataset"] == dataset]["horizon"])}  # fmt: skip
-    _, *primed = SIDES
-    against = {f"{name}, {rate}": f"standard, {rate}" for name in primed for rate in RATES}
+    best = {(dataset, f"{attention}, {rate}") for (dataset, attention), rate in chosen(named).items()}
+    picked = named[[run in best for run in zip(named["dataset"], named["variant"], strict=True)]]
+    attentions, rates = (picked["variant"].str.split(", ").str[part] for part in (0, 1))
+    picked = picked.assign(variant=attentions + ", its best")
+    dropout = dict(zip(zip(*(picked[name] for name in CELL), strict=True), rates, strict=True))
+    against = {f"{name}, {rate}": f"standard, {rate}" for name in (*ATTENTIONS[1:], SELF) for rate in RATES}
     return "\n".join(
         [
             "## Validation MSE\n",
@@ -62,9 +47,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "## Test, each at its best dropout\n",
             READING,
             "",
-            comparison_table(picked, blocks, baseline="standard, its best", beside={"dropout": beside}),
-            "Over all cells:\n",
-            summary_table(picked, blocks, baseline="standard, its best"),
+            comparison_and_summary(picked, blocks, baseline="standard, its best", beside={"dropout": dropout}),
             "## Test, all of the grid\n",
             comparison_table(named, blocks, baseline=against),
         ]
@@ -72,13 +55,10 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 
 def chosen(named: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Of each data set and attention, the dropout with the lowest mean validation MSE."""
-    best: dict[tuple[str, str], tuple[float, float]] = {}
-    for _, cell in _means(named).iterrows():
-        where = (str(cell["dataset"]), str(cell["attention"]))
-        found = (float(cell["mean"]), float(cell["rate"]))
-        best[where] = min(found, best.get(where, found))
-    return {where: rate for where, (_, rate) in best.items()}
+    """Return the dropout with the lowest mean validation MSE of each data set and attention."""
+    means = _means(named)
+    best = means.loc[means.groupby(["dataset", "attention"], sort=False)["mean"].idxmin()]
+    return {(dataset, attention): float(rate) for dataset, attention, rate in best[COLUMNS].itertuples(index=False)}
 
 
 def _means(named: pd.DataFrame) -> pd.DataFrame:
@@ -88,11 +68,10 @@ def _means(named: pd.DataFrame) -> pd.DataFrame:
 
 
 def _grid(named: pd.DataFrame) -> str:
-    table, best = _means(named), chosen(named)
+    means = _means(named).set_index(COLUMNS)["mean"]
     lines = []
-    for (dataset, attention), rate in best.items():
-        part = table[(table["dataset"] == dataset) & (table["attention"] == attention)].set_index("rate")["mean"]
-        shown = [f"{part[str(each)]:.4f}" if str(each) in part.index else "" for each in RATES]
-        marked = [f"**{text}**" if each == rate else text for each, text in zip(RATES, shown, strict=True)]
+    for (dataset, attention), best in chosen(named).items():
+        texts = [f"{means[cell]:.4f}" if (cell := (dataset, attention, str(rate))) in means else "" for rate in RATES]
+        marked = [f"**{text}**" if rate == best else text for rate, text in zip(RATES, texts, strict=True)]
         lines.append([dataset, attention, *marked])
     return markdown_table(["data set", "attention", *map(str, RATES)], lines)

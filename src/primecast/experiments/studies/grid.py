@@ -4,6 +4,7 @@ A variant is a name for tables and what it means as fields of a Spec: {"attentio
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 from primecast.experiments.spec import Spec
@@ -29,17 +30,14 @@ def grid(
     **common: Any,
 ) -> list[Spec]:
     """Return one spec for each data set, seed, horizon and variant; the last varies fastest, so pairs come together."""
-    seeds, horizons = list(seeds), list(horizons)
-    return [
-        Spec(
-            variant=name,
-            **_merged({"dataset": dataset, "seed": seed, "horizon": horizon}, _of(dataset, variant), common, variant),
-        )
-        for dataset in datasets
-        for seed in seeds
-        for horizon in horizons
-        for name, variant in variants.items()
-    ]
+    specs = []
+    for dataset, seed, horizon, (name, variant) in product(datasets, seeds, horizons, variants.items()):
+        own = "preset" in variant or variant.get("model", "itransformer") != "itransformer"
+        parts = [WEATHER if dataset == "Weather" and not own else {}, common, variant]  # later ones win
+        fields = {name: value for part in parts for name, value in part.items()}
+        fields["settings"] = {name: value for part in parts for name, value in part.get("settings", {}).items()}
+        specs.append(Spec(variant=name, dataset=dataset, seed=seed, horizon=horizon, **fields))
+    return specs
 
 
 def quick_grid(variants: Variants, *, seeds: Iterable[int] = (0,), **common: Any) -> list[Spec]:
@@ -47,15 +45,6 @@ def quick_grid(variants: Variants, *, seeds: Iterable[int] = (0,), **common: Any
     return grid(variants, ["nyc-weather"], seeds=seeds, horizons=[24], settings={"epochs": 3}, **common)
 
 
-def _of(dataset: str, variant: Mapping[str, Any]) -> Mapping[str, Any]:
-    own = "preset" in variant or variant.get("model", "itransformer") != "itransformer"
-    return WEATHER if dataset == "Weather" and not own else {}
-
-
-def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge fields of a spec: later parts win, their settings are joined."""
-    fields: dict[str, Any] = {}
-    for part in parts:
-        settings = {**fields.get("settings", {}), **part.get("settings", {})}
-        fields |= {**part, "settings": settings}
-    return fields
+def only(variants: Variants, names: Iterable[str]) -> Variants:
+    """Return the variants of these names."""
+    return {name: variants[name] for name in names}

@@ -2,15 +2,15 @@
 
 import pandas as pd
 
-from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
-from primecast.experiments.studies.published import PAPER_HEADS, printed
-from primecast.experiments.studies.tables import READING, comparison_table, ordered, per_cell
+from primecast.experiments.studies.published import printed
+from primecast.experiments.studies.tables import READING, comparison_table, ordered, per_cell, percent
 
 TITLE = "A ninth head, or a primer"
 
-WIDTHS = {"ETTh1": 256, "Weather": 128, "rts-gmlc-pv": 128, "nyc-weather": 64}
-"""Of the model with eight heads; the ninth is as wide as the others, and the feed-forward layer follows."""
+WIDTHS = {"ETTh1": 256, "Weather": 128, "rts-gmlc-pv": 128}
+"""Of the model with eight heads; the ninth is as wide as the others, and the feed-forward layer follows. The last set
+is the stand-in for Solar-Energy."""
 PRINTED = {"standard-8": "8 standard heads", "standard-9": "9 standard heads", "prime-8": "8 prime heads"}
 
 
@@ -18,23 +18,13 @@ def _variants(width: int) -> Variants:
     wider = width // 8 * 9
     return {
         "8 standard heads": {"attention": "standard"},
-        "9 standard heads": {
-            "attention": "standard",
-            "settings": {"n_heads": 9, "d_model": wider, "d_ff": wider},
-        },
+        "9 standard heads": {"attention": "standard", "settings": {"n_heads": 9, "d_model": wider, "d_ff": wider}},
         "8 prime heads": {"attention": "prime"},
     }
 
 
-def specs(quick: bool = False) -> list[Spec]:
-    """ETTh1, Weather, then the stand-in for Solar-Energy; three seeds."""
-    if quick:
-        return quick_grid(_variants(WIDTHS["nyc-weather"]))
-    return [
-        spec
-        for name in ("ETTh1", "Weather", "rts-gmlc-pv")
-        for spec in grid(_variants(WIDTHS[name]), [name], seeds=range(3))
-    ]
+SPECS = [spec for name, width in WIDTHS.items() for spec in grid(_variants(width), [name], seeds=range(3))]
+QUICK = quick_grid(_variants(64))
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
@@ -42,19 +32,9 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     named = ordered(frame, _variants(8))
     counts = per_cell(named, "parameters")
     parameters = {
-        (dataset, horizon, variant): f"{count:.0f} ({100 * (count / usual - 1):+.1f} %)"
+        (dataset, horizon, variant): f"{count:.0f} ({percent(count / usual - 1)})"
         for (dataset, horizon, variant), count in counts.items()
         if (usual := counts.get((dataset, horizon, "8 standard heads")))
     }
-    return "\n".join(
-        [
-            READING,
-            "",
-            comparison_table(
-                named,
-                blocks,
-                baseline="8 standard heads",
-                beside={"parameters": parameters, "paper (MSE)": printed(PAPER_HEADS, PRINTED)},
-            ),
-        ]
-    )
+    beside = {"parameters": parameters, "paper (MSE)": printed("heads", PRINTED)}
+    return f"{READING}\n\n{comparison_table(named, blocks, baseline='8 standard heads', beside=beside)}"

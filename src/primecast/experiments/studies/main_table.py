@@ -1,11 +1,15 @@
-"""The paper's main table: three backbones with standard and with prime attention."""
+"""The paper's main table: three backbones with standard and with prime attention.
+
+`paper`: printed in the prime attention paper; `published`: by the authors of the backbone. *+prime*: the paper's
+features, F_ii = 1, as in its proofs; *self-pair primed*: its printed formula, in which F_ii is primed like any other
+pair. Timer-XL is trained once per seed, at horizon 96, and scored at all four horizons by rolling.
+"""
 
 import pandas as pd
 
-from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import HORIZONS, PRIME_SELF, Variants, grid, quick_grid
-from primecast.experiments.studies.published import PAPER_MAIN, backbone, printed
-from primecast.experiments.studies.tables import average_table, ordered, page
+from primecast.experiments.studies.published import printed
+from primecast.experiments.studies.tables import average_table, legend, ordered, page
 
 TITLE = "Three backbones, standard and prime"
 
@@ -23,53 +27,35 @@ FREDF: Variants = {
     "FreDF+prime": {"attention": "prime", "preset": "fredf"},
 }
 TIMER_XL: Variants = {
-    "Timer-XL": {"model": "timer_xl", "attention": "standard"},
-    "Timer-XL+prime": {"model": "timer_xl", "attention": "prime"},
+    "Timer-XL": {"model": "timer_xl", "attention": "standard", "settings": {"train_horizon": HORIZONS[0]}},
+    "Timer-XL+prime": {"model": "timer_xl", "attention": "prime", "settings": {"train_horizon": HORIZONS[0]}},
 }
-PAPERS: Variants = {**TIMER_XL, **FREDF, **ITRANSFORMER}
-VARIANTS: Variants = {**PAPERS, **AT_96}
+VARIANTS: Variants = {**TIMER_XL, **FREDF, **ITRANSFORMER, **AT_96}
 BASELINES = {name: name.partition("+")[0] for name in VARIANTS if "+" in name}
 NARROW = ["ETTh1", "ETTh2", "Exchange", "ETTm1", "ETTm2", "Weather"]
 WIDE = ["Solar-Energy", "ECL", "Traffic"]
-SEEDS = range(3)
-
-NOTE = """\
-`paper`: printed in the prime attention paper; `published`: by the authors of the backbone. *+prime*: the paper's
-features, F_ii = 1, as in its proofs; *self-pair primed*: its printed formula, in which F_ii is primed like any other
-pair. Timer-XL is trained once per seed, at horizon 96, and scored at all four horizons by rolling."""
-
-
-def specs(quick: bool = False) -> list[Spec]:
-    """iTransformer at horizon 96 on the narrow sets first; the wide sets, large, last."""
-    if quick:
-        return quick_grid(ITRANSFORMER, seeds=range(2))
-    return [
-        *grid({**ITRANSFORMER, **AT_96}, NARROW, seeds=SEEDS),
-        *grid(ITRANSFORMER, NARROW, seeds=SEEDS, horizons=HORIZONS[1:]),
-        *grid(FREDF, NARROW, seeds=SEEDS, horizons=HORIZONS),
-        *_timer_xl(NARROW),
-        *grid({**ITRANSFORMER, **FREDF}, WIDE, seeds=SEEDS, horizons=HORIZONS),
-        *_timer_xl(WIDE),
-        *grid({**ITRANSFORMER, **FREDF}, ["PEMS03", "PEMS08"], seeds=SEEDS, horizons=[12, 24, 48, 96]),
-    ]
-
-
-def _timer_xl(datasets: list[str]) -> list[Spec]:
-    return grid(TIMER_XL, datasets, seeds=SEEDS, horizons=HORIZONS, settings={"train_horizon": HORIZONS[0]})
+SPECS = [
+    *grid({**ITRANSFORMER, **AT_96}, NARROW, seeds=range(3)),
+    *grid(ITRANSFORMER, NARROW, seeds=range(3), horizons=HORIZONS[1:]),
+    *grid(FREDF, NARROW, seeds=range(3), horizons=HORIZONS),
+    *grid(TIMER_XL, NARROW, seeds=range(3), horizons=HORIZONS),
+    *grid({**ITRANSFORMER, **FREDF}, WIDE, seeds=range(3), horizons=HORIZONS),
+    *grid(TIMER_XL, WIDE, seeds=range(3), horizons=HORIZONS),
+    *grid({**ITRANSFORMER, **FREDF}, ["PEMS03", "PEMS08"], seeds=range(3), horizons=[12, 24, 48, 96]),
+]
+"""iTransformer at horizon 96 on the narrow sets first; the wide sets, large, last."""
+QUICK = quick_grid(ITRANSFORMER, seeds=range(2))
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Each backbone primed against itself, with the paper's values and the backbone's own."""
     named = ordered(frame, VARIANTS)
-    in_paper = printed(PAPER_MAIN, {name: name for name in PAPERS})
-    beside = {
-        "paper": in_paper,
-        "published": {(*place, "iTransformer"): text for place, text in backbone().items()},
-    }
-    averages = average_table(named, blocks, baseline=BASELINES, published=in_paper)
+    paper = printed("main")
+    beside = {"paper": paper, "published": printed("backbone")}
+    averages = average_table(named, blocks, baseline=BASELINES, published=paper)
     return "\n".join(
         [
-            page(named, blocks, baseline=BASELINES, note=NOTE, beside=beside),
+            page(named, blocks, baseline=BASELINES, note=legend(__doc__), beside=beside),
             "## Averages over the four horizons\n",
             "Of the seeds that all four horizons have; the change is the mean of the four relative changes.\n",
             averages or "No variant has all four horizons of a data set yet.\n",

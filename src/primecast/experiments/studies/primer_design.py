@@ -6,18 +6,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.experiments.spec import Spec
-from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid, quick_grid
+from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid, only, quick_grid
 from primecast.experiments.studies.probed import measurements
-from primecast.experiments.studies.tables import (
-    READING,
-    changes,
-    comparison_table,
-    format_percent,
-    markdown_table,
-    ordered,
-    summary_table,
-)
+from primecast.experiments.studies.tables import READING, changes, comparison_and_summary, ordered, percent, table
 from primecast.plotting.figures import trade_figure
 
 TITLE = "The design of the primer: accuracy against cost"
@@ -76,24 +67,14 @@ JOINED = "learned pair vectors, self-pair unprimed"
 LEADS = ("self-pair unprimed",)
 """Designs with the lowest *test* errors there: does it hold on held-out data sets?"""
 
-
 CHOSEN_ON = ("ETTh1", "ETTh2")
-
-
-def specs(quick: bool = False) -> list[Spec]:
-    """ETTh1 and ETTh2 with two seeds; then finalists and leads on others, beside standard attention and the default."""
-    if quick:
-        few = {name: VARIANTS[name] for name in list(VARIANTS)[:3]}
-        return quick_grid(few, probes=("cost",))
-    usual = ("standard", "2 units per head, as designed")
-    on_weather, elsewhere = (
-        {name: VARIANTS[name] for name in (*usual, *names, JOINED, *LEADS)} for names in ((*FINALISTS, CONTROL), ())
-    )
-    return [
-        *grid(VARIANTS, CHOSEN_ON, seeds=range(2), probes=("cost",)),
-        *grid(on_weather, ["Weather"], seeds=range(2)),
-        *grid(elsewhere, ["ETTm1", "Exchange"], seeds=range(2)),
-    ]
+USUAL = ("standard", "2 units per head, as designed")
+SPECS = [
+    *grid(VARIANTS, CHOSEN_ON, seeds=range(2), probes=("cost",)),
+    *grid(only(VARIANTS, [*USUAL, *FINALISTS, CONTROL, JOINED, *LEADS]), ["Weather"], seeds=range(2)),
+    *grid(only(VARIANTS, [*USUAL, JOINED, *LEADS]), ["ETTm1", "Exchange"], seeds=range(2)),
+]
+QUICK = quick_grid(only(VARIANTS, list(VARIANTS)[:3]), probes=("cost",))
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
@@ -108,9 +89,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "\n## Test\n",
             READING,
             "",
-            comparison_table(named, blocks, baseline="standard"),
-            "Over all cells:\n",
-            summary_table(named, blocks, baseline="standard"),
+            comparison_and_summary(named, blocks, baseline="standard"),
         ]
     )
 
@@ -120,23 +99,20 @@ def _validation(named: pd.DataFrame) -> str:
     change = changes(named, "val_mse", CHOSEN_ON)
     if change.empty:
         return "Standard attention has not been run yet.\n"
-    cost = _cost(named)
+    cost = _cost(named).dropna().to_dict()
     small = named[named["dataset"].isin(CHOSEN_ON)]
-    added = (small if len(small) else named).groupby("variant")["overhead"].first()
-    ordered = change.sort_values("mean", kind="stable")
-    columns = [str(name) for name in ordered.columns]
-    lines = []
-    for name, values in zip(map(str, ordered.index), ordered.to_numpy(dtype=float), strict=True):
-        times = float(cost.get(name, math.nan))
-        lines.append(
-            [
-                name,
-                *map(format_percent, values),
-                "" if math.isnan(times) else f"{times:.2f}",
-                f"{100 * float(added[name]):.2f} %" if name in added else "",
-            ]
-        )
-    return markdown_table(["design", *columns, "training step", "parameters added"], lines)
+    added = (small if len(small) else named).groupby("variant")["overhead"].first().to_dict()
+    texts = change.sort_values("mean", kind="stable").map(percent, digits=2)
+    lines = [
+        {
+            "design": name,
+            **row,
+            "training step": f"{cost[name]:.2f}" if name in cost else "",
+            "parameters added": f"{100 * added[name]:.2f} %" if name in added else "",
+        }
+        for name, row in texts.T.to_dict().items()
+    ]
+    return table(lines)
 
 
 def _agreement(named: pd.DataFrame) -> str:
@@ -146,13 +122,12 @@ def _agreement(named: pd.DataFrame) -> str:
     for dataset in [name for name in CHOSEN_ON if name in by_validation]:
         both = pd.DataFrame({"validation": by_validation[dataset], "test": by_test[dataset]}).drop("standard").dropna()
         if len(both) > 2:
-            ranks = both.rank()
-            found.append(f"{dataset} {ranks['validation'].corr(ranks['test']):+.2f}")
+            found.append(f"{dataset} {both['validation'].rank().corr(both['test'].rank()):+.2f}")
     return f"\nRank correlation of the two, validation and test, over designs: {', '.join(found)}.\n" if found else ""
 
 
 def _cost(named: pd.DataFrame) -> "pd.Series[float]":
-    """Processor time of a training step of each design, as a multiple of standard attention's."""
+    """Return the processor time of a training step of each design, as a multiple of standard attention's."""
     measured = measurements(named, "cost")
     if measured.empty:
         return pd.Series(dtype=float)

@@ -3,9 +3,8 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from primecast.experiments.spec import Spec
 from primecast.experiments.studies.curves import error_curves
-from primecast.experiments.studies.grid import Variants, grid, quick_grid
+from primecast.experiments.studies.grid import HORIZONS, Variants, grid, quick_grid
 from primecast.experiments.studies.tables import READING, comparison_table, ordered, summary_table
 
 TITLE = "Features of the primer"
@@ -26,18 +25,12 @@ VARIANTS: Variants = {
     "instantaneous": {"attention": "prime", "settings": {"primer.kind": "instantaneous"}},
     "full": {"attention": "prime"},
 }
-
-
-def specs(quick: bool = False) -> list[Spec]:
-    """Horizon 96 on ETTh1 and ETTh2 first, then the longer ones, then Weather; three seeds."""
-    if quick:
-        return quick_grid(VARIANTS)
-    few, longer = ["ETTh1", "ETTh2"], [192, 336, 720]
-    return [
-        *grid(VARIANTS, few, seeds=range(3)),
-        *grid(VARIANTS, few, seeds=range(3), horizons=longer),
-        *grid(VARIANTS, ["Weather"], seeds=range(3), horizons=[96, *longer]),
-    ]
+SPECS = [
+    *grid(VARIANTS, ["ETTh1", "ETTh2"], seeds=range(3)),
+    *grid(VARIANTS, ["ETTh1", "ETTh2"], seeds=range(3), horizons=HORIZONS[1:]),
+    *grid(VARIANTS, ["Weather"], seeds=range(3), horizons=HORIZONS),
+]
+QUICK = quick_grid(VARIANTS)
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from primecast.analysis.probes import PROBES
 from primecast.analysis.statistics import block_record, read_blocks, write_blocks
 from primecast.errors import InputError
-from primecast.experiments.spec import Spec, key, key_of
+from primecast.experiments.spec import Spec, has_data, key, key_of
 from primecast.experiments.store import Store, must_agree
 from primecast.experiments.studies import STUDIES, load_study
 from primecast.storage.atomic import write_bytes_atomically
@@ -43,10 +44,9 @@ class Committed:
 
     def key(self, spec: Spec, root: Path | str | None) -> str:
         """Return the key of a spec; of data that are not on this machine, with their committed fingerprint."""
-        try:
+        if has_data(spec.dataset, root):
             return spec.key(root)
-        except InputError:
-            return key(spec, self.fingerprints[spec.dataset]) if spec.dataset in self.fingerprints else ""
+        return key(spec, self.fingerprints[spec.dataset]) if spec.dataset in self.fingerprints else ""
 
 
 def read_committed(out: Path) -> Committed:
@@ -127,15 +127,11 @@ def _stretches(steps: Sequence[float]) -> list[float]:
 def write_results(name: str, out: Path, frame: pd.DataFrame, blocks: pd.DataFrame) -> None:
     """Write the two CSV files of a study and its table; of several probes the file holds those that the study reads."""
     out.mkdir(parents=True, exist_ok=True)
-    reads = getattr(load_study(name), "READS", None)
-    probes = [
-        {probe: values if reads is None or probe in reads else {} for probe, values in row.items()}
-        for row in frame["probes"]
-    ]
+    reads = getattr(load_study(name), "READS", PROBES)
+    probes = [{probe: row[probe] if probe in reads else {} for probe in row} for row in frame["probes"]]
     texts = frame.assign(probes=pd.Series(probes, index=frame.index, dtype=object))
-    frame = texts.copy()
     for column in PARSED:
-        texts[column] = [json.dumps(value, separators=(",", ":"), sort_keys=True) for value in frame[column]]
+        texts[column] = [json.dumps(value, separators=(",", ":"), sort_keys=True) for value in texts[column]]
     write_bytes_atomically(out / f"{name}.csv", texts.to_csv(index=False, lineterminator="\n").encode())
     write_blocks(out / f"{name}_blocks.csv", blocks)
     write_bytes_atomically(out / f"{name}.md", markdown(name, *read_results(name, out)).encode())
@@ -155,7 +151,7 @@ def read_results(name: str, out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 def markdown(name: str, frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Return the page of a study: its title, how many of its runs are there, and its table."""
     study = load_study(name)
-    wanted = {replace(spec, variant="").to_json() for spec in study.specs()}
+    wanted = {replace(spec, variant="").to_json() for spec in study.SPECS}
     there = sum(text in wanted for text in frame["spec"])
     other = f", and {len(frame) - there} of a quick or earlier version" if there < len(frame) else ""
     return (

@@ -1,15 +1,17 @@
 """A study from the command line: what is left of it, its runs, its table and its figure."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from primecast.errors import InputError, unknown
-from primecast.experiments.run import run_all
-from primecast.experiments.spec import Spec
+from primecast.experiments.spec import Spec, has_data
 from primecast.experiments.store import Store, estimate_seconds
 from primecast.experiments.studies import STUDIES, load_study
 from primecast.experiments.studies.results import collect, read_committed, read_results, uncommitted, write_results
+from primecast.experiments.sweep import run_all
 
 
 def run_study(
@@ -47,7 +49,7 @@ def run_study(
     if not (run or plan or table or figure):
         raise InputError(f"say what to do with study {name!r}: --plan, --run, --table, --figure; or --quick alone")
     out = out / "quick" if quick else out  # not among the committed results
-    specs: list[Spec] = study.specs(quick=quick)
+    specs: list[Spec] = study.QUICK if quick else study.SPECS
     available = dict.fromkeys(spec.dataset for spec in specs)
     for each in datasets or ():
         if each not in available:
@@ -56,7 +58,7 @@ def run_study(
     runs = Store(store)
     failed: dict[str, str] = {}
     if plan:
-        echo(str(plan_study(wanted, runs, out=out, root=root)))
+        echo(describe_plan(plan_study(wanted, runs, out=out, root=root)))
     if run:
         wanted = uncommitted(wanted, out, root) if new else wanted
         report = run_all(wanted, runs, engine=engine, workers=workers, root=root, address=address)
@@ -74,58 +76,39 @@ def run_study(
     return failed
 
 
-@dataclass(frozen=True)
-class StudyPlan:
-    """Runs of a study: in the store, missing, without data on this machine; core-hours that the missing ones take.
+def plan_study(specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | None = None) -> pd.DataFrame:
+    """Return one line per run: its dataset, whether the data are on this machine, where its row is, and its hours.
 
-    committed: of the missing, those whose rows are among the results. new_hours: of the others.
-    unknown:   missing runs whose model has not been measured.
+    row:   "store", "results" (among the committed ones alone) or "missing".
+    hours: 0 if it is in the store; else by the seconds of similar runs, NaN where none has been measured.
     """
-
-    there: int
-    missing: int
-    committed: int
-    without_data: tuple[str, ...]
-    hours: float
-    new_hours: float
-    unknown: int
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.there} runs are in the store, {self.missing} are missing",
-            f"about {self.hours:.1f} core-hours are left, by the seconds of similar runs",
-        ]
-        if self.unknown:
-            lines[-1] += f"; {self.unknown} runs are not included: no similar run has been measured yet"
-        if self.committed:
-            lines.append(
-                f"of the missing, {self.committed} are among the committed results, and in the table; --new leaves "
-                f"them out: {self.missing - self.committed} runs, about {self.new_hours:.1f} core-hours, are left then"
-            )
-        if self.without_data:
-            lines.append(f"data sets that are not on this machine: {', '.join(self.without_data)}")
-        return "\n".join(lines)
-
-
-def plan_study(specs: Iterable[Spec], store: Store, *, out: Path, root: Path | str | None = None) -> StudyPlan:
-    """Return what is left of a study; seconds are estimated from the rows of the store and of `out`."""
     committed = read_committed(out)
     measured = [*(store.fields(key) for key in store.keys()), *committed.rows.values()]  # noqa: SIM118  no dict
-    there = unknown = 0
-    absent: dict[str, None] = {}
-    hours: dict[bool, list[float]] = {True: [], False: []}  # of the missing, by whether they are committed
+    lines = []
     for spec in specs:
-        try:
-            spec.key(root)
-        except InputError:
-            absent[spec.dataset] = None
         own = committed.key(spec, root)
-        if store.has(own):
-            there += 1
-            continue
-        seconds = estimate_seconds(measured, vars(spec))
-        unknown += seconds is None
-        hours[own in committed.rows].append((seconds or 0.0) / 3600)
-    done, new = hours[True], hours[False]
-    missing = len(done) + len(new)
-    return StudyPlan(there, missing, len(done), tuple(absent), sum(done) + sum(new), sum(new), unknown)
+        row = "store" if store.has(own) else "results" if own in committed.rows else "missing"
+        seconds = 0.0 if row == "store" else estimate_seconds(measured, vars(spec))
+        hours = math.nan if seconds is None else seconds / 3600
+        lines.append({"dataset": spec.dataset, "data": has_data(spec.dataset, root), "row": row, "hours": hours})
+    return pd.DataFrame(lines)
+
+
+def describe_plan(plan: pd.DataFrame) -> str:
+    """Return what is left of a study in words."""
+    left = plan[plan["row"] != "store"]
+    new = left[left["row"] == "missing"]
+    lines = [
+        f"{len(plan) - len(left)} runs are in the store, {len(left)} are missing",
+        f"about {left['hours'].sum():.1f} core-hours are left, by the seconds of similar runs",
+    ]
+    if unknown := int(left["hours"].isna().sum()):
+        lines[-1] += f"; {unknown} runs are not included: no similar run has been measured yet"
+    if len(new) < len(left):
+        lines.append(
+            f"of the missing, {len(left) - len(new)} are among the committed results, and in the table; --new leaves "
+            f"them out: {len(new)} runs, about {new['hours'].sum():.1f} core-hours, are left then"
+        )
+    if absent := dict.fromkeys(plan[~plan["data"]]["dataset"]):
+        lines.append(f"data sets that are not on this machine: {', '.join(absent)}")
+    return "\n".join(lines)

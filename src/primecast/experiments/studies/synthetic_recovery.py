@@ -1,14 +1,21 @@
-"""Synthetic systems with known leaders and lags: are they found by primers, by maps, by cross-correlation?"""
+"""Synthetic systems with known leaders and lags: are they found by primers, by maps, by cross-correlation?
+
+Pairs of channels ranked by the score of each source, all averaged over the same test windows. *Average precision* of
+the ranking, beside the fraction of pairs that are related, which is the value of a random ranking. *Precision* and
+*recall* of the pairs whose score stands out from the median by three robust standard deviations. *Leader*: fraction
+of lagged pairs whose leader is identified correctly; *lag error*: of those pairs, mean, in steps. An untrained primer
+has random weights: what it finds is in the features a primer is given, not learned. Mean ± standard deviation over
+seeds.
+"""
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from primecast.data.synthetic import SYSTEMS
-from primecast.experiments.spec import Spec
 from primecast.experiments.studies.grid import grid
-from primecast.experiments.studies.probed import ATTENTIONS, mean_map, measurements, over_seeds, table
-from primecast.experiments.studies.tables import READING, comparison_table, ordered
+from primecast.experiments.studies.probed import ATTENTIONS, mean_map, measurements
+from primecast.experiments.studies.tables import READING, comparison_table, groups, legend, ordered, over_seeds, table
 from primecast.plotting.figures import relation_figure
 
 TITLE = "Synthetic systems: do maps and primers find the true leaders and lags"
@@ -24,30 +31,19 @@ SOURCES = (
 )
 """What is scored: its name, the runs it is taken from, and what the probe calls it."""
 
-LEGEND = """\
-Pairs of channels ranked by the score of each source, all averaged over the same test windows. *Average precision* of
-the ranking, beside the fraction of pairs that are related, which is the value of a random ranking. *Precision* and
-*recall* of the pairs whose score stands out from the median by three robust standard deviations. *Leader*: fraction
-of lagged pairs whose leader is identified correctly; *lag error*: of those pairs, mean, in steps. An untrained primer
-has random weights: what it finds is in the features a primer is given, not learned. Mean ± standard deviation over
-seeds."""
 
-
-def specs(quick: bool = False) -> list[Spec]:
-    """Horizon 12: the lags are 2 to 7 steps, and leaders tell of no more."""
-    if quick:
-        return grid(ATTENTIONS, list(SYSTEMS)[:1], horizons=[12], probes=("relations",), settings={"epochs": 2})
-    return grid(ATTENTIONS, SYSTEMS, seeds=range(3), horizons=[12], probes=("relations",))
+SPECS = grid(ATTENTIONS, SYSTEMS, seeds=range(3), horizons=[12], probes=("relations",))
+"""Horizon 12: the lags are 2 to 7 steps, and leaders tell of no more."""
+QUICK = grid(ATTENTIONS, list(SYSTEMS)[:1], horizons=[12], probes=("relations",), settings={"epochs": 2})
 
 
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     lines = []
-    for dataset, runs in measurements(frame, "relations").groupby("dataset", sort=False):
-        by = {str(attention): part for attention, part in runs.groupby("attention", sort=False)}
+    for dataset, runs in groups(measurements(frame, "relations"), "dataset"):
         for name, attention, source in SOURCES:
-            if attention not in by or f"{source}_average_precision" not in by[attention]:
+            part = runs[runs["attention"] == attention]
+            if part.empty or f"{source}_average_precision" not in part:
                 continue
-            part = by[attention]
             lines.append(
                 {
                     "system": dataset,
@@ -61,7 +57,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
                 }
             )
     errors = comparison_table(ordered(frame, ATTENTIONS), blocks, baseline="standard")
-    return f"{errors}\n{READING}\n\n{table(lines)}\n{LEGEND}\n"
+    return f"{errors}\n{READING}\n\n{table(lines)}\n{legend(__doc__)}\n"
 
 
 def figure(frame: pd.DataFrame) -> Figure:
