@@ -115,7 +115,7 @@ def test_a_study_goes_from_specs_to_table_and_figure(
     sizes: dict[str, Any] = {"horizon": 7, "lookback": 13, "settings": settings}
     variants = {"100 %": "standard", "0 %": "prime"}  # as the study names them: pairs without a primer
     specs = [Spec(dataset="nyc-weather", attention=a, variant=v, **sizes) for v, a in variants.items()]
-    monkeypatch.setattr("primecast.experiments.studies.sparsity.specs", lambda quick=False: specs)
+    monkeypatch.setattr("primecast.experiments.studies.sparsity.SPECS", specs)
     folders = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "results")]
     assert call(monkeypatch, "study", "sparsity", "--plan", *folders) == 0
     assert "0 runs are in the store, 2 are missing" in capsys.readouterr().out
@@ -140,7 +140,7 @@ def test_a_study_goes_from_specs_to_table_and_figure(
 def test_a_study_with_a_run_that_failed_says_so_and_leaves_with_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("primecast.experiments.studies.kv.specs", lambda quick=False: [Spec(dataset="Traffic")])
+    monkeypatch.setattr("primecast.experiments.studies.kv.SPECS", [Spec(dataset="Traffic")])
     monkeypatch.delenv("PRIMECAST_DATA", raising=False)
     assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path), "--data-dir", str(tmp_path)) == 1
     assert "failed: Traffic 96->96" in (err := capsys.readouterr().err) and "traffic.csv" in err

@@ -99,20 +99,9 @@ class LocalEngine:
             process.stdin.flush()
 
     def ended(self) -> list[Outcome]:
-        outcomes = []
-        for entry in list(self.running):
-            job, process, log = entry
-            code = process.poll()
-            if code is None:
-                continue
-            self.running.remove(entry)
-            if process.stdin is not None:
-                process.stdin.close()
-            log.seek(0)
-            text = log.read().decode(errors="replace").strip()
-            log.close()
-            outcomes.append(_outcome(job, code, text))
-        return outcomes
+        ended = [entry for entry in self.running if entry[1].poll() is not None]
+        self.running = [entry for entry in self.running if entry not in ended]
+        return [_outcome(*entry) for entry in ended]
 
     def close(self) -> None:
         """Close the pipes, which ends the workers after the rows they may be writing; kill one that hangs."""
@@ -130,7 +119,11 @@ class LocalEngine:
         self.running.clear()
 
 
-def _outcome(job: Job, code: int, text: str) -> Outcome:
+def _outcome(job: Job, process: subprocess.Popen[bytes], log: IO[bytes]) -> Outcome:
+    with log, process:  # which closes its pipe
+        log.seek(0)
+        text = log.read().decode(errors="replace").strip()
+    code = process.returncode
     if code == 0:
         return Outcome(job)
     if code == MESSAGE:

@@ -106,7 +106,8 @@ def _score(spec: Spec, model: nn.Module, history: History, dataset: Dataset) -> 
         "seconds_per_epoch": history.seconds / max(1, len(history.epochs)),
         "peak_mib": peak_mib(),
         "hardware": hardware(),
-        "versions": versions(),
+        "versions": {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")}
+        | {"python": platform.python_version()},
         **{name: _to_six_digits(getattr(scores, name)) for name in PROFILES},
         "settings": run_fields["settings"],
         "probes": {},
@@ -152,9 +153,3 @@ def _processor() -> str:
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that the numbers were computed with."""
-    packages = {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")}
-    return {**packages, "python": platform.python_version()}

@@ -17,7 +17,7 @@ from typing import Any
 
 from primecast.analysis.probes import PROBES
 from primecast.data.catalog import CATALOG, load_dataset
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known, unknown
 from primecast.models import MODELS, attention_options, default_attention
 from primecast.models.presets import loss_options as published_loss_options
 from primecast.models.presets import published
@@ -117,12 +117,10 @@ class ResolvedSpec:
 
 def resolve(spec: Spec) -> ResolvedSpec:
     """Resolve a spec, before anything long starts; an unknown name is refused here."""
-    for what, name, allowed in (("data set", spec.dataset, CATALOG), ("model", spec.model, MODELS)):
-        if name not in allowed:
-            raise unknown(what, name, allowed)
+    check_known("data set", spec.dataset, CATALOG)
+    check_known("model", spec.model, MODELS)
     for probe in spec.probes:
-        if probe not in PROBES:
-            raise unknown("probe", probe, PROBES)
+        check_known("probe", probe, PROBES)
     attention = spec.attention or default_attention(spec.model)
     settings = dict(spec.settings)
     train_horizon = int(settings.pop("train_horizon", None) or spec.horizon)
@@ -133,7 +131,7 @@ def resolve(spec: Spec) -> ResolvedSpec:
         )
     accepted = signature(MODELS[spec.model].build).parameters.keys() - SIZES
     chosen = published(spec.model, spec.dataset, train_horizon, spec.preset)
-    training: dict[str, Any] = {"schedule": "halving", "drop_last": True, **chosen.training}
+    training = dict(chosen.training)
     model: dict[str, Any] = {name: value for name, value in chosen.model.items() if name in accepted}
     model |= attention_options(spec.model, attention)
     if "primer" in settings and "primer" in accepted:
@@ -143,8 +141,7 @@ def resolve(spec: Spec) -> ResolvedSpec:
     factors = _pop_prefixed(settings, "lr_factor.")
     primer_options = _pop_prefixed(settings, "primer.") if model.get("primer") is not None else {}
     for name in primer_options:
-        if name not in PRIMER_ARGUMENTS:
-            raise unknown("argument of the primer", name, PRIMER_ARGUMENTS)
+        check_known("argument of the primer", name, PRIMER_ARGUMENTS)
     for name, value in settings.items():
         if name not in accepted and name not in TRAINING:
             primed = ["primer.<argument of Primer>"] if model.get("primer") is not None else []
@@ -157,8 +154,7 @@ def resolve(spec: Spec) -> ResolvedSpec:
         model["primer"] = _primer(model) | primer_options
     if isinstance(model.get("primer"), Mapping):
         model["primer"] = seeded(model["primer"], spec.seed)
-    if training["schedule"] not in SCHEDULES:
-        raise unknown("schedule", training["schedule"], SCHEDULES)
+    check_known("schedule", training["schedule"], SCHEDULES)
     create_loss(loss, **loss_options)
     return ResolvedSpec(
         attention, train_horizon, model, training, loss, loss_options, probes=tuple(sorted(set(spec.probes)))
@@ -279,8 +275,7 @@ def _canonical(value: Any) -> Any:
 
 def fingerprint(dataset: str, root: Path | str | None = None) -> str:
     """Return the fingerprint of a data set's values and dates, see Dataset; it is read once per process."""
-    if dataset not in CATALOG:
-        raise unknown("data set", dataset, CATALOG)
+    check_known("data set", dataset, CATALOG)
     return _fingerprint(dataset, None if root is None else str(root), os.environ.get("PRIMECAST_DATA"))
 
 

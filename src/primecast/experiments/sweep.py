@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.experiments.display import SweepDisplay
 from primecast.experiments.engines import ATTEMPTS, ENGINES, Engine, Job
 from primecast.experiments.spec import Spec
@@ -53,8 +53,7 @@ def run_all(
     Specs that differ in the horizon they are scored at alone are trained once. A spec that fails does not stop the
     others: its message is in the report.
     """
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
+    check_known("engine", engine, ENGINES)
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1")
     report = Report()

@@ -13,7 +13,7 @@ Tables and figures are made from the two CSV files alone, so that everybody can 
 from importlib import import_module
 from typing import Any
 
-from primecast.errors import unknown
+from primecast.errors import check_known
 
 STUDIES = (
     "controls",
@@ -40,6 +40,5 @@ STUDIES = (
 
 def load_study(name: str) -> Any:
     """Return the module of a study."""
-    if name not in STUDIES:
-        raise unknown("study", name, STUDIES)
+    check_known("study", name, STUDIES)
     return import_module(f"primecast.experiments.studies.{name}")

@@ -1,5 +1,8 @@
 """The shortest look-back at which prime attention reaches standard attention at 96, and its cost there."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -7,15 +10,7 @@ from primecast.analysis.statistics import WORSE
 from primecast.experiments.studies.curves import error_curves
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.probed import measurements
-from primecast.experiments.studies.tables import (
-    READING,
-    comparison_table,
-    markdown_table,
-    ordered,
-    paired,
-    per_cell,
-    places,
-)
+from primecast.experiments.studies.tables import READING, comparison_table, groups, markdown_table, ordered, paired
 
 TITLE = "Look-back: how much of the past is needed"
 
@@ -26,8 +21,6 @@ VARIANTS: Variants = {
     for attention in ("standard", "prime")
 }
 FULL = "standard, 96"
-
-
 SPECS = grid(VARIANTS, ["ETTh1", "ETTh2", "Weather", "rts-gmlc-pv"], seeds=range(3), probes=("cost",))
 """The last is the stand-in for Solar-Energy."""
 QUICK = quick_grid({name: VARIANTS[name] for name in VARIANTS if name.endswith((" 48", " 96"))}, probes=("cost",))
@@ -51,38 +44,26 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 
 def _thresholds(named: pd.DataFrame, blocks: pd.DataFrame) -> str:
-    errors = per_cell(named, "mse")
-    measured = measurements(named, "cost")
-    costs = [per_cell(measured, column) for column in ("step_ratio", "kept_mib")]
     lines = []
-    for place in places(named):
-        if (*place, FULL) not in errors:
-            continue
-        for attention in ("standard", "prime"):
-            there = [(*place, f"{attention}, {steps}") for steps in STEPS]
-            there = [where for where in there if where in errors]
-            by_mean = [where for where in there if errors[where] <= errors[*place, FULL]]
-            by_interval = [where for where in there if _not_worse(named, blocks, where[2], place)]
-            cells_of_line = [text for found in (by_mean, by_interval) for text in _shortest(found, costs)]
-            lines.append([place[0], attention, *cells_of_line])
+    for place, runs in groups(measurements(named, "cost"), ["dataset", "horizon"]):
+        means = runs.groupby("variant")[["mse", "step_ratio", "kept_mib"]].mean().T.to_dict()
+        for attention in ("standard", "prime") if FULL in means else ():
+            there = [name for name in VARIANTS if name.startswith(f"{attention}, ") and name in means]
+            by_mean = [name for name in there if means[name]["mse"] <= means[FULL]["mse"]]
+            compared = {name: paired(named, blocks, name, FULL, place) for name in there}
+            by_interval = [name for name, found in compared.items() if found is not None and found.verdict != WORSE]
+            cells = [text for found in (by_mean, by_interval) for text in _shortest(found, means)]
+            lines.append([place[0], attention, *cells])
     head = ["data set", "attention", "by the mean", "time, memory there", "by the interval", "time, memory there"]
     return markdown_table(head, lines)
 
 
-def _not_worse(named: pd.DataFrame, blocks: pd.DataFrame, variant: str, place: tuple[str, int]) -> bool:
-    if variant == FULL:
-        return True
-    found = paired(named, blocks, variant, FULL, place)
-    return found is not None and found.verdict != WORSE
-
-
-def _shortest(found: list[tuple[str, int, str]], costs: list[dict[tuple[str, int, str], float]]) -> list[str]:
-    """The first of them, and what it costs in percent of the full look-back."""
+def _shortest(found: list[str], means: Mapping[Any, Mapping[str, float]]) -> list[str]:
+    """Return the first of them, and what it costs in percent of the full look-back."""
     if not found:
         return ["none", ""]
-    where = found[0]
-    percents = [100 * cost[where] / cost[where[0], where[1], FULL] for cost in costs]
-    return [where[2].split(", ")[1], ", ".join(f"{percent:.0f} %" for percent in percents)]
+    time, memory = (100 * means[found[0]][cost] / means[FULL][cost] for cost in ("step_ratio", "kept_mib"))
+    return [found[0].split(", ")[1], f"{time:.0f} %, {memory:.0f} %"]
 
 
 def figure(frame: pd.DataFrame) -> Figure:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.experiments.spec import Spec, has_data
 from primecast.experiments.store import Store, estimate_seconds
 from primecast.experiments.studies import STUDIES, load_study
@@ -50,10 +50,8 @@ def run_study(
         raise InputError(f"say what to do with study {name!r}: --plan, --run, --table, --figure; or --quick alone")
     out = out / "quick" if quick else out  # not among the committed results
     specs: list[Spec] = study.QUICK if quick else study.SPECS
-    available = dict.fromkeys(spec.dataset for spec in specs)
     for each in datasets or ():
-        if each not in available:
-            raise unknown(f"data set of study {name}", each, available)
+        check_known(f"data set of study {name}", each, {spec.dataset for spec in specs})
     wanted = [spec for spec in specs if datasets is None or spec.dataset in datasets]
     runs = Store(store)
     failed: dict[str, str] = {}
