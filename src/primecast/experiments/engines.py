@@ -17,9 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol, runtime_checkable
+from typing import IO, Any, Protocol
+
+import torch
 
 from primecast.errors import InputError, TrainingError
+from primecast.experiments.run import run
 from primecast.experiments.spec import Spec
 from primecast.experiments.store import Row, Store
 
@@ -45,7 +48,6 @@ class Outcome:
     lost: bool = False
 
 
-@runtime_checkable
 class Engine(Protocol):
     capacity: int  # jobs at a time
 
@@ -56,10 +58,6 @@ class Engine(Protocol):
 
 def do(text: str, root: str | None, state: Path | None) -> Row:
     """Do a job in a process of its own: train and score its spec at its horizons, print nothing, use one thread."""
-    import torch
-
-    from primecast.experiments.run import run
-
     torch.set_num_threads(1)
     spec, horizons = json.loads(text)
     return run(Spec.from_json(spec), horizons=horizons, root=root, state=state, progress="off")

@@ -23,18 +23,11 @@ from primecast.models.presets import loss_options as published_loss_options
 from primecast.models.presets import published
 from primecast.nn.losses import LOSSES, create_loss
 from primecast.nn.primer import Primer, seeded
+from primecast.training.loop import fit
 from primecast.training.optimizer import SCHEDULES
 
 TRAINING = ("lr", "batch_size", "epochs", "patience", "schedule", "drop_last", "device", "precision")
 """Settings that are arguments of `fit`."""
-FIT_DEFAULTS: dict[str, Any] = {
-    "schedule": "halving",
-    "drop_last": True,
-    "device": "cpu",
-    "precision": "float32",
-    "lr_factors": {},
-    "train_horizon": None,
-}
 SIZES = frozenset({"lookback", "horizon", "channels", "n_time_features"})
 """Arguments of a model that follow from the data and the spec."""
 PRIMER_SIZES = frozenset({"length", "d_model", "n_heads", "tokens"})
@@ -42,6 +35,18 @@ PRIMER_SIZES = frozenset({"length", "d_model", "n_heads", "tokens"})
 PRIMER_ARGUMENTS = tuple(sorted(set(signature(Primer).parameters) - PRIMER_SIZES))
 ROLLING = ("timer_xl",)
 """Models that forecast any horizon by rolling, and so can be scored at another horizon than they are trained at."""
+
+
+def _defaults(function: Callable[..., Any], without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    return {
+        name: parameter.default
+        for name, parameter in signature(function).parameters.items()
+        if name not in without and parameter.default is not Parameter.empty
+    }
+
+
+FIT_DEFAULTS = {name: value for name, value in _defaults(fit).items() if name in TRAINING}
+FIT_DEFAULTS |= {"lr_factors": {}, "train_horizon": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,14 +259,6 @@ def _d_ff_ratio(model: str) -> int:
 def _primer_defaults(model: Mapping[str, Any], lookback: int) -> dict[str, Any]:
     derived = {"hidden": 2 * model["n_heads"], "rolling": max(2, lookback // 8), "layers": False}
     return _defaults(Primer, PRIMER_SIZES) | derived
-
-
-def _defaults(function: Callable[..., Any], without: frozenset[str] = frozenset()) -> dict[str, Any]:
-    return {
-        name: parameter.default
-        for name, parameter in signature(function).parameters.items()
-        if name not in without and parameter.default is not Parameter.empty
-    }
 
 
 def _canonical(value: Any) -> Any:

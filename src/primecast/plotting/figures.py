@@ -21,8 +21,12 @@ COLORS = {
     "prime": AHEAD,
     "prime-table": "#e09f3e",
     "standard, channel embeddings": "#81a4cd",
+    "random": "#4a4a4a",
+    "lead-lag": "#e09f3e",
+    "instantaneous": "#55a630",
+    "full": AHEAD,
 }
-"""One color for each attention in all figures; others take matplotlib's own."""
+"""One color for each attention and for the features of a primer in all figures; others take matplotlib's own."""
 
 
 def readable(name: str) -> str:

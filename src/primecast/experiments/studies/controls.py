@@ -3,14 +3,7 @@
 import pandas as pd
 
 from primecast.experiments.studies.grid import CHANNEL_EMBEDDINGS, PRIME_SELF, Variants, grid
-from primecast.experiments.studies.tables import (
-    READING,
-    changes,
-    comparison_and_summary,
-    markdown_table,
-    ordered,
-    percent,
-)
+from primecast.experiments.studies.tables import READING, changes, compare_all, markdown_table, ordered, percent
 
 TITLE = "What priming itself adds: prime attention and its controls"
 
@@ -71,11 +64,11 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "\n## Validation MSE, relative to standard attention\n",
             _validation(named),
             "\n## Against standard attention\n",
-            comparison_and_summary(named, blocks, baseline="standard"),
+            compare_all(named, blocks, baseline="standard"),
             "## Against prime attention: is a control as good?\n",
-            comparison_and_summary(named, blocks, baseline=others),
+            compare_all(named, blocks, baseline=others),
             "## Against standard attention with channel embeddings: what do pairs add?\n",
-            comparison_and_summary(compared, blocks, baseline=vectors),
+            compare_all(compared, blocks, baseline=vectors),
         ]
     )
 

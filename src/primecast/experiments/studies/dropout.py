@@ -4,14 +4,7 @@ import pandas as pd
 
 from primecast.analysis.statistics import cells
 from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid
-from primecast.experiments.studies.tables import (
-    CELL,
-    READING,
-    comparison_and_summary,
-    comparison_table,
-    markdown_table,
-    ordered,
-)
+from primecast.experiments.studies.tables import CELL, READING, compare_all, comparison_table, markdown_table, ordered
 
 TITLE = "Dropout, tuned on validation for each"
 
@@ -47,7 +40,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "## Test, each at its best dropout\n",
             READING,
             "",
-            comparison_and_summary(picked, blocks, baseline="standard, its best", beside={"dropout": dropout}),
+            compare_all(picked, blocks, baseline="standard, its best", beside={"dropout": dropout}),
             "## Test, all of the grid\n",
             comparison_table(named, blocks, baseline=against),
         ]

@@ -1,4 +1,9 @@
-"""The shortest look-back at which prime attention reaches standard attention at 96, and its cost there."""
+"""The shortest look-back at which prime attention reaches standard attention at 96, and its cost there.
+
+By the mean: the mean MSE is at most that of the full look-back. By the interval: not significantly worse. Time is the
+processor time of a training step at 32 windows on one thread, memory what autograd keeps for its backward pass, both in
+percent of `standard, 96`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +15,7 @@ from primecast.analysis.statistics import WORSE
 from primecast.experiments.studies.curves import error_curves
 from primecast.experiments.studies.grid import Variants, grid, quick_grid
 from primecast.experiments.studies.probed import measurements
-from primecast.experiments.studies.tables import READING, comparison_table, groups, markdown_table, ordered, paired
+from primecast.experiments.studies.tables import groups, legend, markdown_table, ordered, page, paired
 
 TITLE = "Look-back: how much of the past is needed"
 
@@ -31,13 +36,9 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     named = ordered(frame, VARIANTS)
     return "\n".join(
         [
-            READING,
-            f"\nAll are compared with `{FULL}`.\n",
-            comparison_table(named, blocks, baseline=FULL),
+            page(named, blocks, baseline=FULL, note=f"All are compared with `{FULL}`."),
             f"## The shortest look-back that reaches `{FULL}`\n",
-            "By the mean: the mean MSE is at most that of the full look-back. By the interval: not significantly "
-            "worse. Time is the processor time of a training step at 32 windows on one thread, memory "
-            f"what autograd keeps for its backward pass, both in percent of `{FULL}`.\n",
+            f"{legend(__doc__)}\n",
             _thresholds(named, blocks),
         ]
     )
@@ -68,11 +69,10 @@ def _shortest(found: list[str], means: Mapping[Any, Mapping[str, float]]) -> lis
 
 def figure(frame: pd.DataFrame) -> Figure:
     """Draw MSE against the look-back; dotted: standard attention at 96."""
-    drawing = error_curves(
-        frame, x="lookback", label="look-back", hue="attention", colors={"standard": "#3d6fb4", "prime": "#d1495b"}
+    full = frame[frame["variant"] == FULL].groupby("dataset")["mse"].mean()
+    return error_curves(
+        frame.rename(columns={"lookback": "look-back"}),
+        x="look-back",
+        hue="attention",
+        levels={str(name): (FULL, float(mse)) for name, mse in full.items()},
     )
-    full = frame[frame["variant"] == FULL].groupby("dataset", sort=False)["mse"].mean()
-    for axis in drawing.axes:
-        if axis.get_title() in full:
-            axis.axhline(full[axis.get_title()], color="#4a4a4a", linestyle=":", linewidth=1)
-    return drawing

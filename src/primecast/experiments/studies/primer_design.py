@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from primecast.experiments.studies.grid import PRIME_SELF, Variants, grid, only, quick_grid
 from primecast.experiments.studies.probed import measurements
-from primecast.experiments.studies.tables import READING, changes, comparison_and_summary, ordered, percent, table
+from primecast.experiments.studies.tables import READING, changes, compare_all, ordered, percent, table
 from primecast.plotting.figures import trade_figure
 
 TITLE = "The design of the primer: accuracy against cost"
@@ -89,7 +89,7 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             "\n## Test\n",
             READING,
             "",
-            comparison_and_summary(named, blocks, baseline="standard"),
+            compare_all(named, blocks, baseline="standard"),
         ]
     )
 

@@ -9,15 +9,6 @@ from primecast.experiments.studies.tables import READING, comparison_table, orde
 
 TITLE = "Features of the primer"
 
-COLORS = {
-    "standard": "#4a4a4a",
-    "random": "#2f6690",
-    "lead-lag": "#e09f3e",
-    "instantaneous": "#55a630",
-    "full": "#d1495b",
-}
-"""As in the paper's figure; standard attention, which it does not show, in gray."""
-
 VARIANTS: Variants = {
     "standard": {"attention": "standard"},
     "random": {"attention": "prime", "settings": {"primer.kind": "random"}},
@@ -51,4 +42,4 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 def figure(frame: pd.DataFrame) -> Figure:
     """Draw MSE against the horizon, a line per kind of features."""
-    return error_curves(frame, x="horizon", label="horizon", hue="variant", colors=COLORS)
+    return error_curves(frame, x="horizon", hue="variant")

@@ -1,10 +1,15 @@
-"""Prime attention beside other ways to use relations between channels."""
+"""Prime attention beside other ways to use relations between channels.
+
+`paper`: printed in the prime attention paper, which has no standard attention in this table. Every model has its own
+published settings where there are some: LIFT those of its authors for DLinear, which are for a look-back of 336; LagTS,
+of which there is no code, has settings of ours.
+"""
 
 import pandas as pd
 
 from primecast.experiments.studies.grid import HORIZONS, Variants, grid, only, quick_grid
 from primecast.experiments.studies.published import printed
-from primecast.experiments.studies.tables import ordered, page
+from primecast.experiments.studies.tables import legend, ordered, page
 
 TITLE = "Prime attention beside other relational models"
 
@@ -31,9 +36,5 @@ QUICK = quick_grid(only(VARIANTS, list(VARIANTS)[:2]), seeds=range(2))
 def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
     """Each against prime attention."""
     beside = {"paper": printed("relational", PRINTED)}
-    note = (
-        "`paper`: printed in the prime attention paper, which has no standard attention in this table. Every model has "
-        "its own published settings where there are some: LIFT those of its authors for DLinear, which are for a "
-        "look-back of 336; LagTS, of which there is no code, has settings of ours."
-    )
-    return page(ordered(frame, VARIANTS), blocks, baseline="prime (iTransformer)", note=note, beside=beside)
+    named = ordered(frame, VARIANTS)
+    return page(named, blocks, baseline="prime (iTransformer)", note=legend(__doc__), beside=beside)

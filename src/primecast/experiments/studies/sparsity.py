@@ -17,6 +17,7 @@ VARIANTS: Variants = {
     "80 %": {"attention": "prime", "settings": {"primer.sparsity": 0.8}},
     "100 %": {"attention": "standard"},  # which remains when no pair has a primer
 }
+LABEL = "pairs without a primer (%)"
 SPECS = grid(VARIANTS, ["ETTh1", "ETTh2", "Weather"], seeds=range(3))
 QUICK = quick_grid(VARIANTS)
 
@@ -29,6 +30,5 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
 
 def figure(frame: pd.DataFrame) -> Figure:
     """Draw MSE against the fraction of pairs without a primer."""
-    runs = frame.assign(pairs=frame["variant"].str.removesuffix(" %").astype(int))
-    colors = {"itransformer": "#d1495b"}
-    return error_curves(runs, x="pairs", label="pairs without a primer (%)", hue="model", colors=colors)
+    percent = frame["variant"].str.removesuffix(" %").astype(int)
+    return error_curves(frame.assign(**{LABEL: percent}), x=LABEL, hue="model")

@@ -103,13 +103,11 @@ def page(
     named: pd.DataFrame, blocks: pd.DataFrame, *, baseline: Baseline, note: str = "", beside: Columns | None = None
 ) -> str:
     """Return how to read it, every cell against its baseline, and all cells together: what most studies show."""
-    tables = comparison_and_summary(named, blocks, baseline=baseline, beside=beside)
+    tables = compare_all(named, blocks, baseline=baseline, beside=beside)
     return "\n".join([READING, f"\n{note}\n" if note else "", tables])
 
 
-def comparison_and_summary(
-    named: pd.DataFrame, blocks: pd.DataFrame, *, baseline: Baseline, beside: Columns | None = None
-) -> str:
+def compare_all(named: pd.DataFrame, blocks: pd.DataFrame, *, baseline: Baseline, beside: Columns | None = None) -> str:
     """Return every cell against its baseline, and all cells together."""
     cells = comparison_table(named, blocks, baseline=baseline, beside=beside)
     return f"{cells}\nOver all cells:\n\n{summary_table(named, blocks, baseline=baseline)}"
