@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, runtime_checkable
 
 import torch
 
@@ -48,6 +48,7 @@ class Outcome:
     lost: bool = False
 
 
+@runtime_checkable
 class Engine(Protocol):
     capacity: int  # jobs at a time
 
