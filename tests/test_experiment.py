@@ -30,9 +30,7 @@ def test_a_preset_becomes_arguments_of_model_and_training() -> None:
         "mechanism": "dot", "primer": {"kind": "table", "seed": 0}, "d_model": 256, "d_ff": 256, "n_layers": 2,
         "n_heads": 8, "dropout": 0.1, "norm": "instance",
     }  # fmt: skip
-    assert plan.training == {
-        "lr": 1e-4, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving", "drop_last": True,
-    }  # fmt: skip
+    assert plan.training == {"lr": 1e-4, "batch_size": 32, "epochs": 10, "patience": 3, "schedule": "halving"}
     assert resolve(Spec(dataset="Weather", preset="paper")).training["batch_size"] == 128
     assert resolve(Spec(dataset="PEMS08", horizon=96)).model["norm"] == "none"
 
