@@ -31,7 +31,13 @@ from primecast.models import create_model
 from primecast.nn.losses import create_loss
 
 LOOKBACK, HORIZON, HEADS = 96, 96, 8
-PRIMES = {"prime, 1 unit per head": 1, "prime, 2 units per head": 2}
+PRIMES = {
+    "prime, 1 unit per head": ("prime", 1),
+    "prime, 2 units per head": ("prime", 2),
+    "learned, 1 unit per head": ("prime-learned", 1),
+    "learned, 2 units per head": ("prime-learned", 2),
+}
+"""Contender -> attention and hidden units per head."""
 CONTENDERS = ("standard", *PRIMES)
 
 CASES = {
@@ -63,8 +69,8 @@ def make_step(
     time_features: bool = True,
 ) -> Callable[[], float]:
     """Return a function that makes one training step of a new model on one batch."""
-    settings = {"primer.hidden": HEADS * PRIMES[what], "primer.grouped": True} if what in PRIMES else {}
-    attention = "prime" if what in PRIMES else "standard"
+    attention, units = PRIMES.get(what, ("standard", 0))
+    settings = {"primer.hidden": HEADS * units, "primer.grouped": True} if units else {}
     plan = resolve(Spec(dataset=dataset, attention=attention, preset=preset, horizon=HORIZON, settings=settings))
     batch = batch or int(plan.training["batch_size"])
     channels = channels or CATALOG[dataset].channels
