@@ -544,7 +544,11 @@ def test_a_file_that_is_no_state_is_refused_and_kept(tmp_path: Path) -> None:
     "change",
     [
         {"moments/head.bias/exp_avg": torch.ones(2)},
+        {"moments/head.bias/exp_avg": torch.ones(1)},  # would be broadcast
+        {"moments/head.bias/exp_avg": torch.ones(3).double()},
         {"moments/head.bias/exp_avg_sq": None},
+        {"moments/gone/step": torch.zeros(())},
+        {"unknown": torch.ones(2)},
         {"weights/head.bias": torch.ones(4)},
         {"best/head.bias": None},
         {"generators/shuffle": None},
@@ -559,7 +563,23 @@ def test_a_state_with_other_tensors_than_the_run_is_refused(tmp_path: Path, chan
     tensors, metadata = load_tensors(path)
     changed: dict[str, Tensor | None] = {**tensors, **change}
     rewrite(path, {name: tensor for name, tensor in changed.items() if tensor is not None}, metadata)
+    model = Tiny()
     with pytest.raises(InputError, match=r"state\.safetensors is damaged: .*; give another folder, or"):
+        train_tiny(model, loss=mse, state=tmp_path)
+    assert same(weights(model), weights(Tiny()))
+
+
+@pytest.mark.parametrize("name", ["progress", "settings"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "{", "[1]", "7", "null"], ids=["deep", "cut", "list", "number", "null"]
+)
+def test_a_state_whose_texts_are_no_settings_and_no_progress_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    interrupted(tmp_path, at_call=7)
+    path = tmp_path / "state.safetensors"
+    tensors, metadata = load_tensors(path)
+    rewrite(path, tensors, metadata | {name: text})
+    (tmp_path / "state.previous.safetensors").unlink(missing_ok=True)  # which would be continued
+    with pytest.raises(InputError, match="is damaged: its settings or its progress cannot be read; give another"):
         train_tiny(loss=mse, state=tmp_path)
 
 

@@ -29,6 +29,7 @@ from primecast.forecasting.export import export_state
 from primecast.forecasting.fitting import fit_state
 from primecast.forecasting.hub import pull, push
 from primecast.forecasting.intervals import check_levels, thinned
+from primecast.forecasting.model_card import leaderboard
 from primecast.forecasting.persistence import load_state, save_state
 from primecast.forecasting.prediction import predict_table, read_later, update_state
 from primecast.forecasting.state import FittedState, TrainingRecord
@@ -220,8 +221,7 @@ class Forecaster:
         """Return which channel leads which, the model's attention and its primers; over rows it was not trained on.
 
         data: the rows, by default those of `fit`. alpha: the probability of one false lead, see
-        `primecast.analysis.relations`. Attention and primers of an ensemble are those of its member of the largest
-        weight that has attention between channels.
+        `primecast.analysis.relations`. Of an ensemble, the member of the largest weight with attention is shown.
         """
         state, table = self._fitted(), self._table(data)
         windows = state.held_out_windows(table)
@@ -239,19 +239,8 @@ class Forecaster:
         )
 
     def leaderboard(self) -> pd.DataFrame:
-        """Return the errors of the members, of their average and of the seasonal naive forecast, and weights, seconds.
-
-        Errors are in scaled units: `val` of the validation rows, which choose the weights, `test` of the test rows.
-        """
-        facts = self._fitted().facts
-        scores = facts["scores"]
-        rows = {str(member["name"]): member for member in facts.get("members", [])}
-        rows["ensemble" if facts.get("members") else "model"] = {
-            "test_mse": scores["mse"], "test_mae": scores["mae"],
-        }  # fmt: skip
-        rows["seasonal naive"] = {"test_mse": scores["naive_mse"], "test_mae": scores["naive_mae"]}
-        columns = ["weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"]
-        return pd.DataFrame.from_dict(rows, orient="index").reindex(columns=columns)
+        """Return weights, scaled errors (val: of the rows that chose the weights) and seconds of all members."""
+        return leaderboard(self._fitted().facts)
 
     def sensor_ablation(self, data: object = None, *, hold: str = "mean") -> SensorAblation:
         """Return how much the error of each channel grows when a sensor fails; over rows it was not trained on.

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError
 from primecast.storage.atomic import refuse_os_errors
-from primecast.storage.tensors import checksum, load_tensors, save_tensors
+from primecast.storage.tensors import checksum, describe_tensors, load_tensors, save_tensors
 from primecast.training.distributed import ProcessGroup
 from primecast.training.optimizer import Adam
 from primecast.training.settings import TrainingSettings
@@ -168,13 +168,20 @@ class TrainingRun:
         for name in self.optimizer.parameters:
             if f"moments/{name}/step" in tensors:
                 self.optimizer.moments[name] = self.optimizer.initial_moments(name)
+        own = self._tensors()
+        here = describe_tensors(own)
+        there = describe_tensors({name: one for name, one in tensors.items() if not name.startswith("generators/")})
+        for name in [*here, *(there.keys() - here.keys())]:  # all of them, before anything is overwritten
+            if here.get(name) != there.get(name):
+                difference = f"{name} is {there.get(name, 'missing')} there, {here.get(name, 'missing')} here"
+                raise InputError(f"{path} is damaged: {difference}; {WAY_OUT}")
         try:
             _set_dropout_generators(self.device, tensors, self.group.rank)
             self.shuffle.set_state(tensors["generators/shuffle"])
-            for name, own in self._tensors().items():
-                own.copy_(tensors[name])
         except (KeyError, RuntimeError, TypeError) as error:
             raise InputError(f"{path} is damaged: {error}; {WAY_OUT}") from error
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
         return True
 
     def _read_newest(self, folder: Path) -> tuple[Path, dict[str, Tensor], TrainingProgress] | None:
@@ -211,14 +218,17 @@ class TrainingRun:
             raise DamagedStateError(f"{path} is damaged: its checksum does not match its content")
         if digest is None or metadata.get("format") != STATE_FORMAT:
             raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
-        saved = json.loads(metadata["settings"])
+        try:
+            saved, progress = dict(json.loads(metadata["settings"])), TrainingProgress.from_json(metadata["progress"])
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise DamagedStateError(f"{path} is damaged: its settings or its progress cannot be read") from error
         for name in [*self.description, *saved]:
             theirs, ours = saved.get(name, "missing"), self.description.get(name, "missing")
             if theirs != ours:
                 raise InputError(
                     f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {WAY_OUT}"
                 )
-        return tensors, TrainingProgress.from_json(metadata["progress"])
+        return tensors, progress
 
 
 @contextmanager
