@@ -263,6 +263,34 @@ def _spread_labels(axis: Axes, texts: Sequence[Annotation]) -> None:
         placed.append(text.get_window_extent())
 
 
+def agreement_figure(frame: pd.DataFrame, *, label: str) -> Figure:
+    """Draw measured against published values, a panel for each `panel`, a color for each `hue`, the diagonal dotted.
+
+    frame: columns published, measured, std (over seeds; NaN for one seed), panel, hue.
+    """
+    names = list(dict.fromkeys(frame["panel"]))
+    figure = Figure(figsize=(4.2 * len(names), 4.4), layout="constrained")
+    for place, name in enumerate(names):
+        axis = figure.add_subplot(1, len(names), place + 1)
+        part = frame[frame["panel"] == name]
+        ends = [part[["published", "measured"]].min().min() * 0.95, part[["published", "measured"]].max().max() * 1.05]
+        axis.plot(ends, ends, color=PAST, linestyle=":", linewidth=1)
+        for hue, points in part.groupby("hue", sort=False):
+            axis.errorbar(
+                points["published"],
+                points["measured"],
+                yerr=points["std"].fillna(0),
+                fmt="o",
+                markersize=5,
+                alpha=0.8,
+                color=COLORS.get(str(hue)),
+                label=str(hue),
+            )
+        _finish(axis, grid=True, title=name, xlabel=f"{label}, the paper", ylabel=f"{label}, measured")
+    _legend_above(figure, figure.axes[0])
+    return figure
+
+
 def bar_figure(panels: Mapping[str, pd.DataFrame], *, label: str) -> Figure:
     """Draw one panel per frame (title -> frame): a group of bars for each row of its index, a bar for each column."""
     widths = [max(3, len(frame)) for frame in panels.values()]

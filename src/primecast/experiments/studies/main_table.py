@@ -6,10 +6,13 @@ pair. Timer-XL is trained once per seed, at horizon 96, and scored at all four h
 """
 
 import pandas as pd
+from matplotlib.figure import Figure
 
+from primecast.errors import InputError
 from primecast.experiments.studies.grid import HORIZONS, PRIME_SELF, Variants, grid, quick_grid
 from primecast.experiments.studies.published import printed
 from primecast.experiments.studies.tables import average_table, legend, ordered, page
+from primecast.plotting.figures import agreement_figure
 
 TITLE = "Three backbones, standard and prime"
 
@@ -61,3 +64,20 @@ def render(frame: pd.DataFrame, blocks: pd.DataFrame) -> str:
             averages or "No variant has all four horizons of a data set yet.\n",
         ]
     )
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """All cells that the paper has, too: its MSE against ours, standard and prime."""
+    paper = printed("main")
+    cells = frame.groupby(["dataset", "horizon", "variant"], sort=False)["mse"].agg(["mean", "std"]).reset_index()
+    rows = []
+    for dataset, horizon, variant, mean, std in cells.itertuples(index=False):
+        backbone, primed, _ = variant.partition("+")
+        text = paper.get((dataset, horizon, variant))
+        if text is not None:
+            published = float(text.partition("/")[0])
+            hue = "prime" if primed else "standard"
+            rows.append({"published": published, "measured": mean, "std": std, "panel": backbone, "hue": hue})
+    if not rows:
+        raise InputError("the paper has none of these cells: the figure needs runs of its data sets")
+    return agreement_figure(pd.DataFrame(rows), label="MSE")
