@@ -102,6 +102,19 @@ def test_the_scan_finds_unsafe_reads_and_nothing_else(source: str) -> None:
 # ---------------------------------------------------------------- names and sizes
 
 
+def test_modules_and_functions_stay_short() -> None:
+    """At most 400 lines in a module and 60 in a function, signatures, docstrings and blank lines included."""
+    long = []
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        sizes = {dotted(path): (text.count("\n"), 400)}
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                sizes[f"{dotted(path)}.{node.name}"] = ((node.end_lineno or 0) - node.lineno + 1, 60)
+        long += [f"{name}: {lines} lines" for name, (lines, most) in sizes.items() if lines > most]
+    assert long == []
+
+
 def test_no_room_without_a_name() -> None:
     assert not {path.stem for path in MODULES} & {"utils", "helpers", "common", "tools", "misc", "config"}
 
