@@ -69,7 +69,7 @@ def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsy
         (["study", "controls"], "say what to do with study 'controls': --plan, --run, --table, --figure"),
         (
             ["study", "kv", "--figure"],
-            "study 'kv' has no figure; those that have one: primer_design, lookback, sparsity",
+            "study 'kv' has no figure; those that have one: primer_design, main_table, lookback, sparsity",
         ),
         (["study", "kv", "--table", "--store", "nowhere", "--out", "no"], "no run of study 'kv' is in nowhere or no"),
         (["study", "kv", "--table", "--new"], "--new goes with --run"),
