@@ -1,5 +1,6 @@
 # make demo   set up, train on the data in the package, forecast, compare, draw
 # make test   set up, then formatter, linter, types and tests
+# make fuzz   set up, then FUZZ drawn inputs (2,500) for each test in tests/fuzz; counts by outcome
 # make docs   set up, then build the documentation site into site/; a warning is an error
 # make bench  set up, then speed and memory on a reduced grid, in under 10 minutes; bench-full: everything, with peers
 PYTHON ?= python3
@@ -7,7 +8,7 @@ BIN := .venv/bin
 # One thread per process: on small models more threads than cores is ten times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all docs bench bench-full format clean
+.PHONY: setup demo test test-all fuzz docs bench bench-full format clean
 
 setup: .venv/.ready
 
@@ -36,6 +37,10 @@ docs: .venv/.ready
 test-all: .venv/.ready
 	$(BIN)/pytest -n 2 --dist worksteal
 	$(BIN)/python tools/integrations.py
+
+FUZZ ?= 2500
+fuzz: .venv/.ready
+	PRIMECAST_FUZZ=$(FUZZ) $(BIN)/pytest tests/fuzz -q
 
 bench: .venv/.ready
 	$(BIN)/python benchmarks/attention.py --quick

@@ -4,20 +4,30 @@ import json
 import math
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
+import accuracy_cells
+import accuracy_own
+import accuracy_summary
 import attention
 import install
 import loops
 import measure
 import summary
 import training
+from accuracy import NAIVE, PEERS, is_measured, row_id, settings
+from accuracy_cells import Cell
 from measure import Others, Rows
+from primecast import Forecaster
+from primecast.data.windows import Scaler
 from primecast.nn.attention import Prime, attend
 
 NAMES = [
@@ -331,3 +341,132 @@ def test_committed_ratios_are_those_of_the_medians(committed: dict[str, Any]) ->
         for row in rows:
             assert row["ratio"] == pytest.approx(row["seconds"] / reference[tuple(row[c] for c in case)], rel=1e-3)
             assert row["low"] <= row["seconds"] <= row["high"]
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+def small_cell(rows: int = 331, channels: int = 3, horizon: int = 5) -> Cell:
+    hours = np.arange(rows)[:, None]
+    noise = np.random.default_rng(0).standard_normal((rows, channels))
+    values = np.sin(2 * np.pi * hours / 24 + np.arange(channels)) + 0.3 * noise
+    frame = pd.DataFrame(values, index=pd.date_range("2024-01-01", periods=rows, freq="h"), columns=list("abc"))
+    trained, tested = int(0.7 * rows), rows - int(0.2 * rows)
+    return Cell(
+        name="small",
+        horizon=horizon,
+        frame=frame,
+        values=Scaler.fit(values[:trained]).transform(values).astype(np.float32),
+        season=24,
+        trained=trained,
+        tested=tested,
+        calibration=accuracy_cells.spaced(trained, tested - horizon + 1),
+        origins=accuracy_cells.spaced(tested, rows - horizon + 1),
+        quarter=accuracy_cells.quarter_of_day(frame.index, 24),
+    )
+
+
+def test_origins_are_few_and_meet_every_hour() -> None:
+    origins = accuracy_cells.spaced(101, 5003)
+    assert len(origins) <= 200 and origins[0] == 101 and origins[-1] < 5003
+    assert set(origins % 24) == set(range(24))
+    assert len(accuracy_cells.spaced(7, 60)) == 53
+
+
+def test_the_quarter_of_the_day_comes_from_dates_or_else_from_the_season() -> None:
+    hours = pd.date_range("2024-01-01 05:00", periods=3, freq="h")
+    found = accuracy_cells.quarter_of_day(hours, 24)
+    assert found is not None and found.tolist() == [0, 1, 1]
+    found = accuracy_cells.quarter_of_day(pd.RangeIndex(9), 8)
+    assert found is not None and found.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 0]
+    assert accuracy_cells.quarter_of_day(pd.date_range("2024-01-01", periods=3, freq="D"), 1) is None
+
+
+def test_forecasts_are_scored_against_the_rows_after_their_origin() -> None:
+    cell = small_cell()
+    truth = cell.truth(cell.origins).astype(np.float64)
+    assert truth[2, 3, 1] == cell.values[cell.origins[2] + 3, 1]
+    bands = np.stack([truth + offset for offset in np.linspace(-4, 4, 9)])
+    scores = accuracy_cells.score(cell, truth + 0.5, bands)
+    assert scores["mse"] == pytest.approx(0.25) and scores["mae"] == pytest.approx(0.5)
+    assert scores["coverage"] == 100 and scores["coverage_by_quarter"] == [100] * 4 and scores["width"] == 8
+    pinball = np.mean([min(q, 1 - q) * abs(o) for q, o in zip(accuracy_cells.QUANTILES, range(-4, 5), strict=True)])
+    assert scores["wql"] == pytest.approx(2 * pinball / np.abs(truth).mean())
+    with pytest.raises(ValueError, match="finite numbers"):
+        accuracy_cells.score(cell, truth * np.nan, None)
+
+
+def test_seasonal_naive_repeats_the_last_season_before_the_origin() -> None:
+    cell = small_cell(horizon=29)
+    found = cell.seasonal_naive(cell.origins)
+    assert (found[:, :24] == cell.values[cell.origins[:, None] - 24 + np.arange(24)]).all()
+    assert (found[:, 24:] == found[:, :5]).all()
+
+
+def test_coverage_by_fifth_is_of_the_level_of_each_channel() -> None:
+    forecast = np.stack([np.arange(50.0), 1000 - np.arange(50.0)], axis=1).reshape(10, 5, 2)
+    inside = np.stack([np.arange(50) < 10, np.arange(50) < 20], axis=1).reshape(10, 5, 2)
+    assert accuracy_cells.coverage_by_fifth(inside, forecast) == [50, 0, 0, 50, 50]
+    assert accuracy_cells.coverage_gap({"coverage_by_fifth": [79, 81, 80], "coverage_by_quarter": [86, 80]}) == 6
+    assert accuracy_cells.coverage_gap({"coverage_by_fifth": [79, 83], "coverage_by_quarter": None}) == 3
+
+
+def test_conformal_quantiles_cover_what_they_say_of_the_calibration_errors() -> None:
+    errors = np.random.default_rng(0).standard_normal((999, 2, 3)) ** 3
+    found = accuracy_cells.conformal_quantiles(np.full((7, 2, 3), 10.0), errors)
+    assert found.shape == (9, 7, 2, 3)
+    below = (errors[None] <= found[:, :1] - 10.0).mean(axis=1)
+    assert np.abs(below - np.array(accuracy_cells.QUANTILES)[:, None, None]).max() < 0.002
+
+
+def accuracy_row(name: str, method: str, mse: float, seconds: float, seed: int = 0) -> dict[str, Any]:
+    scores = {"mse": mse, "mae": mse / 2, "wql": mse / 3, "coverage": 78.0, "width": 1.0, "seconds": seconds}
+    fifths = {"coverage_by_fifth": [80.0, 80.0, 80.0, 80.0, 74.0], "coverage_by_quarter": None}
+    return {"set": name, "horizon": 96, "method": method, "seed": seed, **scores, **fifths}
+
+
+def test_the_bars_of_accuracy_are_those_of_the_rows() -> None:
+    table = {
+        "wth": {"good": 0.8, "fast": 0.9, NAIVE: 2.0, "NHITS": 1.0, "DLinear": 1.1},
+        "ETTm2": {"good": 1.0, "fast": 1.0, NAIVE: 4.0, "NHITS": 1.0, "DLinear": 0.5},
+    }
+    seconds = {"good": 30.0, "fast": 10.0, NAIVE: 0.0, "NHITS": 20.0, "DLinear": 5.0}
+    rows = [accuracy_row(name, one, mse, seconds[one]) for name, each in table.items() for one, mse in each.items()]
+    rows += [accuracy_row("wth", "NHITS", 1.0, 20.0, seed=1), accuracy_row("brightwind", "NHITS", 1.0, 20.0)]
+    found = accuracy_summary.bars(rows, ("wth", "ETTm2", "brightwind"), None)
+    assert (found["place_mse"], found["place_mae"], found["cells"], found["seeds"]) == (1, 1, 2, [1, 2])
+    assert found["good_vs_best_peer"] == pytest.approx((0.8 * 2.0) ** 0.5)
+    assert found["fast_vs_best_peer"] == pytest.approx((0.9 * 2.0) ** 0.5)
+    assert found["fast_seconds_ratio"] == pytest.approx((0.5 + 2) / 2) and found["good_over_fast_seconds"] == 3
+    assert found["coverage_gap"] == 6 and found["forecast_seconds"] is None
+    ranks = accuracy_summary.mean_ranks(accuracy_summary.gather(rows, ("ETTm2",)), ["good", "fast", "DLinear"], "mse")
+    assert ranks == {"good": 2.5, "fast": 2.5, "DLinear": 1.0}  # equal scores share their rank
+    empty = accuracy_summary.bars([], ("wth",), None)
+    assert empty["cells"] == 0 and empty["place_mse"] is None and empty["coverage_gap"] is None
+
+
+def test_rows_of_other_settings_are_not_summarized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows.open(tmp_path, "accuracy")
+    for method in ("good", "fast", *PEERS):
+        row = accuracy_row("wth", method, 1.0 if method == NAIVE else 0.7, 3.0)
+        key = accuracy_cells.fingerprint(settings(method))
+        rows.put(row_id("wth", 96, method, 0), idle(), **row, protocol=key)
+    assert is_measured(rows, "wth", 96, "NHITS", 0) and not is_measured(rows, "wth", 24, "NHITS", 0)
+    accuracy_summary.write(tmp_path)
+    summary = json.loads((tmp_path / "accuracy.json").read_text())
+    assert summary["cells"] == 1 and summary["rows"] == 2 + len(PEERS) and summary["choosing"]["cells"] == 0
+    assert "| NHITS | 5.00 | 5.00 | 30.0 (30.0 to 30.0)" in (tmp_path / "accuracy.md").read_text()
+    assert (tmp_path / "accuracy.svg").stat().st_size > 1000
+    monkeypatch.setitem(accuracy_cells.PROTOCOL, "rows", 13)
+    assert not is_measured(rows, "wth", 96, "NHITS", 0)
+
+
+def test_the_first_member_of_good_is_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy_own, "Forecaster", partial(Forecaster, epochs=1))
+    cell = small_cell()
+    facts = accuracy_own.run(cell, 0, tmp_path)
+    fast = Forecaster(horizon=cell.horizon, lookback=96, quality="fast", epochs=1, progress="off").fit(cell.frame)
+    alone = accuracy_own.intervals(fast.state_, fast.state_.training.data, cell)  # type: ignore[union-attr]
+    with np.load(tmp_path / "fast.npz") as found:
+        assert (found["forecast"] == alone[0]).all() and (found["quantiles"] == alone[1]).all()
+    assert facts["good"]["seconds"] > facts["fast"]["seconds"] > 0 and facts["good"]["steps"] > facts["fast"]["steps"]

@@ -208,20 +208,43 @@ def test_a_job_that_loses_every_worker_is_given_up_with_a_sentence(tmp_path: Pat
     assert report.failed == {"b": "lost for good"}
 
 
-def test_a_run_that_somebody_else_is_at_is_waited_for_and_taken_over_if_they_go(tmp_path: Path) -> None:
+def test_a_run_that_was_taken_over_is_no_failure_and_waited_for(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    class Slept(Pretend):
+        def ended(self) -> list[Outcome]:
+            jobs, self.pending = self.pending, []
+            for job in jobs:
+                self.store.add(small_row(job.key))  # by the new owner
+            return [Outcome(job, taken_over=True) for job in jobs]
+
+    report = loop(store, Slept(store), "a")
+    assert (report.done, report.elsewhere, report.failed) == (0, 1, {})
+
+
+def test_a_worker_whose_token_is_not_that_of_the_claim_writes_no_row(tmp_path: Path) -> None:
+    store, spec = Store(tmp_path), tiny()
+    assert store.claim(spec.key())
+    engine = ENGINES["local"](store, workers=2, root=None, address=None)
+    job = Job(spec.key(), json.dumps([spec.to_json(), []]), "", "the token of before")
+    engine.start(job)
+    outcomes: list[Outcome] = []
+    while not outcomes:
+        outcomes = engine.ended()
+        time.sleep(0.05)
+    assert outcomes == [Outcome(job, taken_over=True)] and not store.has(spec.key())
+
+
+def test_a_run_that_somebody_else_is_at_is_waited_for_and_taken_over_if_they_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("primecast.experiments.store.STALE", 0.3)
     store = Store(tmp_path)
     claims = tmp_path / "claims"
     claims.mkdir()
     (claims / "a.json").write_text(json.dumps({"host": "elsewhere", "process": 5}))
 
-    class Elsewhere(Pretend):
-        def ended(self) -> list[Outcome]:
-            outcomes = super().ended()
-            if self.started == ["b"] and not outcomes:  # nothing left here: the other machine falls silent
-                os.utime(claims / "a.json", (1, 1))
-            return outcomes
-
-    engine = Elsewhere(store)
+    engine = Pretend(store)  # the other machine is silent from the beginning
     report = loop(store, engine, "a", "b")
     assert engine.started == ["b", "a"] and report.done == 2
 

@@ -100,7 +100,7 @@ def best() -> Forecaster:
 
 
 def test_the_leaderboard_has_members_their_average_and_seasonal_naive(best: Forecaster) -> None:
-    board = best.leaderboard()
+    board = best.leaderboard().frame
     assert list(board.index)[-2:] == ["ensemble", "seasonal naive"]
     assert list(board.index[:-2]) == list(DESIGNS)
     assert len(best.state_.members) == (board["weight"] > 0).sum() > 1
@@ -114,7 +114,7 @@ def test_an_ensemble_is_saved_and_loaded_with_its_members_and_weights(best: Fore
     best.save(tmp_path / "model")
     again = Forecaster.load(tmp_path / "model")
     pd.testing.assert_frame_equal(again.predict(level=[80]), best.predict(level=[80]))
-    pd.testing.assert_frame_equal(again.leaderboard(), best.leaderboard())
+    pd.testing.assert_frame_equal(again.leaderboard().frame, best.leaderboard().frame)
     assert again.quality == "best"
     path = tmp_path / "model" / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
@@ -138,7 +138,7 @@ def test_an_ensemble_is_analyzed_tested_and_updated_like_a_single_model(best: Fo
 
 def test_members_are_built_on_a_model_that_is_given() -> None:
     made = Forecaster(**TINY, quality="good", model="dlinear", missing="interpolate").fit(weather())
-    assert set(made.leaderboard().index[:-2]) <= {"as given", "shrink", "seed + 1", "seed + 2"}
+    assert set(made.leaderboard().frame.index[:-2]) <= {"as given", "shrink", "seed + 1", "seed + 2"}
     assert {member.model for member in made.state_.members} == {"dlinear"}
 
 
@@ -148,7 +148,7 @@ def test_a_time_limit_leaves_out_members_and_a_diverged_one_breaks_nothing(monke
     designs = {"diverges": {"attention": "standard", "lr": 1e30}, "dlinear": {"model": "dlinear"}}
     monkeypatch.setattr("primecast.forecasting.arguments.DESIGNS", designs)
     whole = Forecaster(**{**TINY, "epochs": 3}, quality="good", missing="interpolate").fit(weather())
-    assert list(whole.leaderboard().index) == ["dlinear", "ensemble", "seasonal naive"]
+    assert list(whole.leaderboard().frame.index) == ["dlinear", "ensemble", "seasonal naive"]
     assert [member.model for member in whole.state_.members] == ["dlinear"]
 
 
@@ -156,7 +156,7 @@ def test_refit_trains_every_member_on_all_rows() -> None:
     plain, refitted = (
         Forecaster(**TINY, quality="good", missing="interpolate", refit=refit).fit(weather()) for refit in (False, True)
     )
-    assert plain.leaderboard()["weight"].equals(refitted.leaderboard()["weight"])
+    assert plain.leaderboard().frame["weight"].equals(refitted.leaderboard().frame["weight"])
     assert not plain.predict().equals(refitted.predict())
 
 

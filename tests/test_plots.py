@@ -1,28 +1,39 @@
 """Figures show what they are given: every name, every line, one color scale where two things are compared."""
 
 import io
+from collections.abc import Iterator
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
+import pytest
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 
+from primecast.analysis.relations import Relations
+from primecast.data import nyc_weather
+from primecast.errors import InputError
+from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.leaderboard import leaderboard
+from primecast.frames import lengthen
 from primecast.plotting.figures import (
-    COLORS,
     Example,
     MapRow,
     bar_figure,
     curve_figure,
     example_figure,
-    forecast_figure,
     map_figure,
     relation_figure,
     trade_figure,
 )
+from primecast.plotting.plots import plot_forecast
+from primecast.plotting.style import COLORS
 
 
-def drawn(figure: Figure) -> bytes:
+def drawn(figure: Figure | SubFigure) -> bytes:
     """What drawing needs is there; a figure is only made when it is saved."""
+    assert isinstance(figure, Figure)
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=40)
     return file.getvalue()
@@ -146,29 +157,137 @@ def test_examples_count_steps_from_the_forecast() -> None:
     assert [axis.get_visible() for axis in figure.axes] == [True, True, True, False]
 
 
+# ---------------------------------------------------------------- the plot methods
+
+
+@pytest.fixture(autouse=True)
+def close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def hours(rows: int, **columns: float) -> pd.DataFrame:
+    index = pd.date_range("2020-01-01", periods=rows, freq="h")
+    return pd.DataFrame({name: np.arange(rows) + start for name, start in columns.items()}, index=index, dtype=float)
+
+
 def test_a_forecast_joins_what_was_observed() -> None:
-    index = pd.date_range("2020-01-01", periods=7, freq="h")
-    frame = pd.DataFrame({"a": np.arange(7.0)}, index=index)
-    figure = forecast_figure(frame[:4], frame[4:], channels=["a"], units={"a": "K"})
-    assert drawn(figure)
-    past, ahead, _ = figure.axes[0].lines
+    frame = hours(7, a=0)
+    (axis,) = plot_forecast(frame[:4], frame[4:], {}, units={"a": "K"})
+    assert drawn(axis.figure)
+    past, ahead, _ = axis.lines
     assert np.size(past.get_xdata()) == 4 and np.size(ahead.get_xdata()) == 4
-    assert figure.axes[0].get_ylabel() == "a\n(K)"
+    assert axis.get_ylabel() == "a\n(K)"
 
 
-def test_a_forecast_of_a_past_origin_shows_its_interval_and_the_truth() -> None:
-    index = pd.date_range("2020-01-01", periods=7, freq="h")
-    frame = pd.DataFrame({"a": np.arange(7.0), "b": np.arange(7.0)}, index=index)
+def test_a_forecast_of_a_past_origin_shows_its_intervals_and_the_truth() -> None:
+    frame = hours(7, a=0, b=0)
     ahead = frame[4:]
-    figure = forecast_figure(frame[:4], ahead + 1, ahead - 2, ahead + 3, ahead, channels=["a", "b"], level=95)
-    assert drawn(figure)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "observed",
-        "95 % interval",
-        "truth",
-        "forecast",
-    ]
-    _, truth, forecast, _ = figure.axes[1].lines
-    np.testing.assert_array_equal(np.asarray(truth.get_ydata()), [3, 4, 5, 6])
-    np.testing.assert_array_equal(np.asarray(forecast.get_ydata()), [3, 5, 6, 7])
-    assert len(figure.axes[1].collections) == 1
+    bounds = {80.0: (ahead - 1, ahead + 1), 95.0: (ahead - 2, ahead + 3)}
+    axes = plot_forecast(frame[:4], ahead + 1, bounds, ahead)
+    assert drawn(axes[0].figure)
+    legend = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
+    assert legend == ["observed", "95 % interval", "80 % interval", "truth", "forecast"]
+    _, truth, forecast, _ = axes[1].lines
+    np.testing.assert_array_equal(truth.get_ydata(), [3, 4, 5, 6])
+    np.testing.assert_array_equal(forecast.get_ydata(), [3, 5, 6, 7])
+    widest, narrow = (band.get_paths()[0].get_extents() for band in axes[1].collections)
+    assert (widest.y0, widest.y1, narrow.y0, narrow.y1) == (2, 9, 3, 7)
+
+
+def test_of_many_channels_the_first_are_drawn_and_those_that_are_asked_for() -> None:
+    frame = hours(7, **{f"c{number}": number for number in range(11)})
+    axes = plot_forecast(frame[:4], frame[4:], {})
+    assert [axis.get_ylabel() for axis in axes] == [f"c{number}" for number in range(6)]
+    assert axes[0].figure.get_supxlabel() == "5 more channels are not drawn"
+    axes = plot_forecast(frame[:4], frame[4:], {}, channels=["c7", "c3"])
+    assert [axis.get_ylabel() for axis in axes] == ["c7", "c3"] and axes[0].figure.get_supxlabel() == ""
+    with pytest.raises(InputError, match="unknown channel 'c77' .did you mean 'c7'"):
+        plot_forecast(frame[:4], frame[4:], {}, channels=["c77"])
+
+
+def test_the_figure_is_the_one_that_pyplot_shows() -> None:
+    frame = hours(7, a=0)
+    (axis,) = plot_forecast(frame[:4], frame[4:], {})
+    assert plt.gcf() is axis.figure
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Forecaster:
+    frame = nyc_weather()[["EWR temp", "JFK temp", "EWR wind_speed"]].tail(331)
+    arguments: dict[str, Any] = {"horizon": 5, "lookback": 11, "epochs": 1, "missing": "interpolate", "progress": "off"}
+    return Forecaster(**arguments, model="dlinear").fit(frame)
+
+
+def test_a_forecaster_draws_its_forecast_in_one_line(fitted: Forecaster) -> None:
+    axes = fitted.plot(level=[80])
+    forecast = fitted.predict(level=[80])
+    assert [axis.get_ylabel() for axis in axes] == ["EWR temp\n(°F)", "JFK temp\n(°F)", "EWR wind_speed\n(mph)"]
+    np.testing.assert_array_equal(axes[1].lines[1].get_ydata()[1:], forecast["JFK temp"])
+    assert np.size(axes[1].lines[0].get_ydata()) == 11 + 5
+    band = axes[1].collections[0].get_paths()[0].get_extents()
+    assert np.isclose(band.y1, forecast["JFK temp-hi-80"].max()) and drawn(axes[0].figure)
+
+
+def test_a_forecaster_draws_long_frames_and_arrays_and_the_truth_that_followed(fitted: Forecaster) -> None:
+    frame = nyc_weather()[["EWR temp", "JFK temp"]].tail(331).interpolate().bfill()
+    for table, name in ((lengthen(frame), "JFK temp"), (frame.to_numpy(), "channel 1")):
+        other = Forecaster(horizon=5, lookback=11, epochs=1, model="dlinear", progress="off").fit(table)
+        (axis,) = other.plot(channels=[name], level=[])
+        assert axis.get_ylabel() == name
+    past, all_rows = fitted.data_.as_given().iloc[:-5], fitted.data_.as_given()
+    (axis,) = fitted.plot(past, truth=all_rows, channels=["JFK temp"], units={"JFK temp": "degrees"})
+    np.testing.assert_array_equal(axis.lines[1].get_ydata(), all_rows["JFK temp"].iloc[-6:])
+    assert axis.get_ylabel() == "JFK temp\n(degrees)"
+
+
+def test_a_backtest_draws_the_truth_once_and_every_forecast(fitted: Forecaster) -> None:
+    backtest = fitted.backtest(windows=3, step=2, level=[80, 95])
+    axes = backtest.plot(channels=["JFK temp"])
+    truth, *forecasts = axes[0].lines
+    assert np.size(truth.get_ydata()) == 2 * 2 + 5 and len(forecasts) == 3 == len(axes[0].collections)
+    own = backtest.forecasts[backtest.forecasts["unique_id"] == "JFK temp"]
+    np.testing.assert_array_equal(np.concatenate([line.get_ydata() for line in forecasts]), own["primecast"])
+    legend = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
+    assert legend == ["truth", "80 % interval", "forecast"] and drawn(axes[0].figure)
+    narrow = axes[0].collections[0].get_paths()[0].get_extents().height
+    assert backtest.plot(channels=["JFK temp"], level=95)[0].collections[0].get_paths()[0].get_extents().height > narrow
+    assert not fitted.backtest(windows=3, level=[]).plot()[0].collections
+    with pytest.raises(InputError, match="level is 90; this backtest has 80, 95"):
+        backtest.plot(level=90)
+
+
+def relations_of(channels: int) -> Relations:
+    names = [f"c{number}" for number in range(channels)]
+    lead = pd.DataFrame(np.nan, index=names, columns=names)
+    lead.loc["c0", "c1"], lead.loc["c1", "c0"], lead.loc["c1", "c2"], lead.loc["c2", "c1"] = 7, -7, 0, 0
+    return Relations(lead=lead, lead_time=None, strength=lead * 0 - 0.5, attention=None, primer=None)
+
+
+def test_relations_are_drawn_where_the_row_leads_or_moves_together() -> None:
+    relations = relations_of(5)
+    axis = relations.plot()
+    assert drawn(axis.figure) and labels(axis.get_yticklabels()) == ["c0", "c1", "c2", "c3", "c4"]
+    assert {(text.get_position(), text.get_text()) for text in axis.texts} == {
+        ((1, 0), "7"),
+        ((2, 1), "0"),
+        ((1, 2), "0"),
+    }
+    figure = plt.figure()
+    own = figure.subplots()
+    assert relations.plot(channels=["c3", "c4"], ax=own) is own and own.get_title().startswith("no significant pair")
+    assert labels(relations_of(37).plot().get_xticklabels())[:3] == ["c0", "c1", "c2"]
+    assert len(relations_of(37).plot().get_xticklabels()) == 30
+
+
+def test_a_leaderboard_is_drawn_with_the_seasonal_naive_forecast_as_a_line() -> None:
+    members = [{"name": "one", "weight": 0.25, "test_mse": 3.0}, {"name": "two", "weight": 0.75, "test_mse": 2.0}]
+    scores = {"mse": 1.0, "mae": 1.0, "naive_mse": 5.0, "naive_mae": 5.0}
+    board = leaderboard({"scores": scores, "members": members})
+    axis = board.plot()
+    assert drawn(axis.figure)
+    assert [bar.get_width() for bar in axis.patches if isinstance(bar, Rectangle)] == [1.0, 2.0, 3.0]
+    assert labels(axis.get_yticklabels()) == ["ensemble", "two, weight 0.75", "one, weight 0.25"]
+    assert set(np.asarray(axis.lines[0].get_xdata())) == {5.0}
+    assert repr(board).splitlines()[1].split() == ["one", "0.25", "3"] and "<table" in board._repr_html_()
+    assert drawn(leaderboard({"scores": scores}).plot().figure)

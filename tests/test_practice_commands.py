@@ -250,6 +250,24 @@ def test_a_report_shows_the_forecast_that_is_written(
     np.testing.assert_array_equal(shown[-1].forecast["sensor 2"], read(out.read_text())["sensor 2"])
 
 
+def test_a_picture_of_the_forecast_is_the_one_of_the_plot_method(
+    call: Any, csv: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plotted: list[Any] = []
+    own = Forecaster.plot
+
+    def plot(*given: Any, **named: Any) -> Any:
+        plotted.append(own(*given, **named))
+        return plotted[-1]
+
+    monkeypatch.setattr(Forecaster, "plot", plot)
+    for ending, head in ((".png", b"\x89PNG"), (".svg", b"<?xml")):
+        picture = tmp_path / f"forecast{ending}"
+        assert call("predict", model, csv, "--level", 80, "--plot", picture) == 0
+        assert picture.read_bytes().startswith(head)
+    assert [axis.get_ylabel() for axis in plotted[0]] == list(table().columns)
+
+
 def test_no_digit_is_lost_in_a_csv(
     call: Any, model: Path, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,6 +311,10 @@ def test_a_traceback_is_shown_when_it_is_asked_for(
         (["forecast", "CSV", *TINY, "--missing", "guess"], "unknown policy for missing values 'guess'"),
         (["forecast", "CSV", *TINY, "--level", "120"], "an interval level lies between 1 and 100"),
         (["forecast", "CSV", *TINY, "--out", "."], "cannot write .: it is a folder"),
+        (
+            ["forecast", "CSV", *TINY, "--plot", "forecast.txt"],
+            "unknown ending of a picture '.txt'; allowed: .pdf, .png",
+        ),
         (["predict", "MODEL", "--report", "report.html"], "a report needs a table"),
         (["predict", "nowhere"], "nowhere"),
         (["backtest", "MODEL", "CSV", "--windows", "41"], "take fewer windows"),
@@ -345,6 +367,6 @@ def test_a_report_that_cannot_be_made_is_refused_before_training(
     assert capsys.readouterr().err == "primecast: a report needs plotly: pip install 'primecast[report]'\n"
 
 
-def test_no_command_has_more_than_13_options() -> None:
+def test_no_command_has_more_than_14_options() -> None:
     for command in COMMANDS.values():
-        assert len(inspect.signature(command).parameters) <= 14, command  # one of them is the table
+        assert len(inspect.signature(command).parameters) <= 15, command  # one of them is the table

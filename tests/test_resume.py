@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -170,11 +171,7 @@ def test_two_processes_give_the_same_bits(unbroken: dict[str, Any]) -> None:
 
 def test_keeping_a_state_changes_nothing(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
     assert server.run(tmp_path) == unbroken
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".lock",
-        "state.previous.safetensors",
-        "state.safetensors",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.previous.safetensors", "state.safetensors"]
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 7])
@@ -206,11 +203,7 @@ def test_a_run_killed_between_writing_and_renaming_ends_bit_equal(
     assert server.killed()
     assert len(list(tmp_path.iterdir())) == 4  # the state under two names, what was left lying, and the lock
     assert result(server.run(tmp_path)) == result(unbroken)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".lock",
-        "state.previous.safetensors",
-        "state.safetensors",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.previous.safetensors", "state.safetensors"]
 
 
 def test_a_run_killed_from_outside_ends_bit_equal(server: Server, unbroken: dict[str, Any], tmp_path: Path) -> None:
@@ -540,33 +533,119 @@ def test_a_file_that_is_no_state_is_refused_and_kept(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- states that are damaged
 
 
+def change_state(folder: Path, tensors: dict[str, Tensor | None], metadata: dict[str, str]) -> Path:
+    """Interrupt a run, and change its only state with the right checksum; None takes a tensor out."""
+    interrupted(folder, at_call=7)
+    (folder / "state.previous.safetensors").unlink()  # which would be continued
+    path = folder / "state.safetensors"
+    whole, texts = load_tensors(path)
+    changed: dict[str, Tensor | None] = {**whole, **tensors}
+    rewrite(path, {name: tensor for name, tensor in changed.items() if tensor is not None}, texts | metadata)
+    return path
+
+
+MOMENTS = [f"moments/head.bias/{kind}" for kind in ("exp_avg", "exp_avg_sq", "step")]
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"moments/head.bias/exp_avg": torch.ones(2)},
         {"moments/head.bias/exp_avg": torch.ones(1)},  # would be broadcast
         {"moments/head.bias/exp_avg": torch.ones(3).double()},
+        {"moments/head.bias/exp_avg": torch.full((3,), torch.nan)},
         {"moments/head.bias/exp_avg_sq": None},
+        dict.fromkeys(MOMENTS),  # all of them, which is how a parameter without a gradient looked once
         {"moments/gone/step": torch.zeros(())},
         {"unknown": torch.ones(2)},
         {"weights/head.bias": torch.ones(4)},
         {"best/head.bias": None},
         {"generators/shuffle": None},
         {"generators/shuffle": torch.ones(3).byte()},
+        {"generators/shuffle": torch.ones(5056).byte()},
+        {"generators/dropout/cpu/0": None},
         {"generators/dropout/cpu/0": torch.ones(3).byte()},
+        {"generators/dropout/cpu/1": torch.get_rng_state()},
     ],
     ids=lambda value: next(iter(value)),
 )
 def test_a_state_with_other_tensors_than_the_run_is_refused(tmp_path: Path, change: dict[str, Tensor | None]) -> None:
-    interrupted(tmp_path, at_call=7)
-    path = tmp_path / "state.safetensors"
-    tensors, metadata = load_tensors(path)
-    changed: dict[str, Tensor | None] = {**tensors, **change}
-    rewrite(path, {name: tensor for name, tensor in changed.items() if tensor is not None}, metadata)
+    change_state(tmp_path, change, {})
     model = Tiny()
     with pytest.raises(InputError, match=r"state\.safetensors is damaged: .*; give another folder, or"):
         train_tiny(model, loss=mse, state=tmp_path)
     assert same(weights(model), weights(Tiny()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"epoch": epoch} for epoch in (-5, 1, 3, 10**9, 2.0, True, None)),
+        *({"step": step} for step in (-1, 1, 4, 10**9, 2.0)),
+        *({"windows": windows} for windows in (0, 11, -10, 10.0)),
+        *({"best_epoch": epoch} for epoch in (0, 2, 10**9)),
+        *({"steps": 5}, {"failures": 1}, {"failures": -1}, {"finished": True}, {"finished": 0}, {"rows": []}),
+        *({"loss_sum": number} for number in (float("nan"), float("inf"), 10**400, "1")),
+    ],
+    ids=str,
+)
+def test_a_state_at_a_position_that_its_run_cannot_have_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    interrupted(tmp_path / "a", at_call=7)  # saved in epoch 2 after step 2 of 4
+    progress = json.loads(load_tensors(tmp_path / "a" / "state.safetensors")[1]["progress"])
+    assert (progress["epoch"], progress["step"], progress["windows"], progress["steps"]) == (2, 2, 10, 6)
+    change_state(tmp_path / "b", {}, {"progress": json.dumps(progress | change)})
+    reason = (
+        "(no such run can have come to its progress|its settings or its progress cannot be read)"  # types: beartype
+    )
+    with pytest.raises(InputError, match=f"is damaged: {reason}; give another folder"):
+        train_tiny(loss=mse, state=tmp_path / "b")
+
+
+def test_a_state_that_fits_its_checksum_but_not_the_run_gives_way_to_the_one_before_it(tmp_path: Path) -> None:
+    unbroken, model = Tiny(), Tiny()
+    train_tiny(unbroken, loss=mse)
+    interrupted(tmp_path, at_call=7)
+    path = tmp_path / "state.safetensors"
+    tensors, metadata = load_tensors(path)
+    rewrite(path, {**tensors, "weights/head.bias": torch.ones(4)}, metadata)
+    with pytest.warns(
+        UserWarning, match=r"weights/head.bias is float32\[4\] there, float32\[3\] here; continuing with"
+    ):
+        train_tiny(model, loss=mse, state=tmp_path)
+    assert same(weights(model), weights(unbroken))
+
+
+def test_a_state_of_the_format_before_is_resumed(tmp_path: Path) -> None:
+    unbroken, model = Tiny(), Tiny()
+    train_tiny(unbroken, loss=mse)
+    path = change_state(tmp_path, {}, {"format": "3"})
+    tensors, metadata = load_tensors(path)
+    rewrite(path, tensors, {name: text for name, text in metadata.items() if name != "environment"})
+    train_tiny(model, loss=mse, state=tmp_path)
+    assert same(weights(model), weights(unbroken))
+
+
+def test_a_state_that_was_written_with_other_threads_or_torch_says_that_bits_may_differ(tmp_path: Path) -> None:
+    here = f"torch {torch.__version__} and {torch.get_num_threads()} threads"
+    path = change_state(tmp_path, {}, {})
+    assert load_tensors(path)[1]["environment"] == here
+    for there in (here.replace(" and ", " and 1"), here.replace("torch ", "torch 1")):
+        tensors, metadata = load_tensors(path)
+        rewrite(path, tensors, metadata | {"environment": there})
+        with pytest.warns(UserWarning, match=f"was written with {re.escape(there)}, this run has .* last bits"):
+            interrupted(tmp_path, at_call=1)
+    with pytest.warns(UserWarning, match="it continues, but its result may differ in the last bits"):
+        assert train_tiny(loss=mse, state=tmp_path).steps == 12
+
+
+def test_a_state_far_larger_than_the_run_is_not_read(tmp_path: Path) -> None:
+    path = change_state(tmp_path, {}, {})
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)  # sparse: no disk is used
+    with pytest.raises(
+        InputError, match=r"state\.safetensors: it has 1099511627776 bytes, and at most \d+ are expected"
+    ):
+        train_tiny(loss=mse, state=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["progress", "settings"])
@@ -574,11 +653,7 @@ def test_a_state_with_other_tensors_than_the_run_is_refused(tmp_path: Path, chan
     "text", ["[" * 100_000, "{", "[1]", "7", "null"], ids=["deep", "cut", "list", "number", "null"]
 )
 def test_a_state_whose_texts_are_no_settings_and_no_progress_is_refused(tmp_path: Path, name: str, text: str) -> None:
-    interrupted(tmp_path, at_call=7)
-    path = tmp_path / "state.safetensors"
-    tensors, metadata = load_tensors(path)
-    rewrite(path, tensors, metadata | {name: text})
-    (tmp_path / "state.previous.safetensors").unlink(missing_ok=True)  # which would be continued
+    change_state(tmp_path, {}, {name: text})
     with pytest.raises(InputError, match="is damaged: its settings or its progress cannot be read; give another"):
         train_tiny(loss=mse, state=tmp_path)
 

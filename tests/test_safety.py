@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from safetensors.torch import load_file, save_file
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
-from primecast.storage.tensors import CONFIG, WEIGHTS
+from primecast.storage.folder import CONFIG, WEIGHTS
 from tests.test_forecaster import SMALL, waves
 
 # ---------------------------------------------------------------- hostile folders
@@ -169,7 +170,37 @@ def test_zones_of_dateutil_survive_save_and_load(zone: tzinfo, tmp_path: Path) -
 def test_a_configuration_of_gigabytes_is_not_read(folder: Path) -> None:
     with (folder / CONFIG).open("r+b") as file:
         file.truncate(1 << 34)  # sparse: no disk is used
-    with pytest.raises(InputError, match="has 17179869184 bytes: that is no configuration"):
+    with pytest.raises(InputError, match="config.json: it has 17179869184 bytes, and at most 16777216 are expected"):
+        Forecaster.load(folder)
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_what_is_no_regular_file_is_not_opened(folder: Path, name: str, kind: str) -> None:
+    (folder / name).unlink()
+    if kind == "fifo":
+        os.mkfifo(folder / name)
+    elif kind == "device":
+        (folder / name).symlink_to("/dev/zero")
+    else:
+        (folder / name).mkdir()
+    with pytest.raises(InputError, match=f"cannot read .*{name}: it is not a regular file"):
+        Forecaster.load(folder)
+
+
+def test_weights_larger_than_any_model_are_not_read(folder: Path) -> None:
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.truncate(1 << 42)  # sparse: no disk is used
+    with pytest.raises(InputError, match="model.safetensors: it has 4398046511104 bytes, and at most 2147483648 are"):
+        Forecaster.load(folder)
+
+
+def test_bytes_that_are_no_truth_values_are_refused(folder: Path) -> None:
+    data = bytearray((folder / WEIGHTS).read_bytes())
+    entry = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["recent.gaps"]
+    data[8 + int.from_bytes(data[:8], "little") + entry["data_offsets"][0]] = 7
+    put_weights(folder, bytes(data))
+    with pytest.raises(InputError, match="recent.gaps holds values that are neither true nor false"):
         Forecaster.load(folder)
 
 
@@ -270,3 +301,55 @@ def test_kills_at_random_moments_never_leave_an_unreadable_folder(fitted: Foreca
         os.waitpid(child, 0)
         forecast = Forecaster.load(tmp_path).predict()
         assert forecast.equals(fitted.predict()) or forecast.equals(new.predict())
+
+
+# ---------------------------------------------------------------- several processes at once
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_folder_that_others_save_into_without_pause_is_loaded_as_one_of_their_models(
+    fitted: Forecaster, tmp_path: Path
+) -> None:
+    wide = Forecaster(**{**SMALL, "epochs": 1, "model_args": {"d_model": 14, "n_heads": 2, "n_layers": 1}}).fit(waves())
+    models = [fitted, wide]
+    forecasts = [one.predict() for one in models]
+    fitted.save(tmp_path)
+
+    def save_for_ever(first: int) -> None:
+        while True:
+            for model in models[first:] + models[:first]:
+                model.save(tmp_path)
+
+    savers = [forked(partial(save_for_ever, first)) for first in (0, 1)]
+    try:
+        seen = []
+        for _ in range(31):
+            forecast = Forecaster.load(tmp_path).predict()
+            seen.append([one.equals(forecast) for one in forecasts])
+    finally:
+        for child in savers:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert all(sum(which) == 1 for which in seen) and [True, False] in seen and [False, True] in seen
+    Forecaster.load(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_of_two_saves_at_once_one_is_left_whole(fitted: Forecaster, tmp_path: Path) -> None:
+    other = Forecaster(**{**SMALL, "epochs": 1}, seed=1).fit(waves())
+    forecasts = [one.predict() for one in (fitted, other)]
+    for number in range(13):
+        folder = tmp_path / str(number)
+        for child in [forked(partial(one.save, folder)) for one in (fitted, other)]:
+            os.waitpid(child, 0)
+        loaded = Forecaster.load(folder).predict()
+        assert any(one.equals(loaded) for one in forecasts)
+        assert sorted(path.name for path in folder.iterdir()) == ["README.md", CONFIG, WEIGHTS]
+
+
+def test_a_save_clears_what_killed_ones_have_left(fitted: Forecaster, folder: Path) -> None:
+    (folder / f".{WEIGHTS}.0123abcd.tmp").write_bytes(b"half")
+    (folder / f".{CONFIG}.0123abcd.tmp").write_bytes(b"half")
+    (folder / "notes.tmp").write_bytes(b"of somebody else")
+    fitted.save(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", CONFIG, WEIGHTS, "notes.tmp"]

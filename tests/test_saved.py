@@ -13,7 +13,8 @@ from torch import nn
 from primecast.errors import InputError
 from primecast.forecasting import fitting
 from primecast.forecasting.forecaster import Forecaster
-from primecast.forecasting.persistence import open_forecaster, save_forecaster
+from primecast.forecasting.persistence import save_forecaster
+from primecast.forecasting.saved_config import open_forecaster
 from primecast.frames.dates import Index, future_index
 
 HOURS = pd.date_range("2024-01-01", periods=8, freq="h")

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -93,19 +94,88 @@ def test_a_claim_of_a_process_that_is_gone_is_taken_over_at_once(tmp_path: Path)
     assert json.loads((tmp_path / "claims" / "0a.json").read_text())["process"] == os.getpid()
 
 
-def test_a_claim_of_another_machine_is_taken_over_when_its_heart_stops(tmp_path: Path) -> None:
+def test_a_claim_of_another_machine_is_taken_over_when_its_heart_was_watched_not_to_beat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("primecast.experiments.store.time.monotonic", lambda: clock[0])
     store = Store(tmp_path)
     path = _claim_of(store, "0a", "elsewhere", 1)
+    os.utime(path, (1, 1))  # clocks differ: how old a file looks decides nothing
     assert not store.claim("0a")
     store.release("0a")  # not ours to release
-    assert path.exists()
-    before = time.time() - STALE - 10
-    os.utime(path, (before, before))
-    store.beat("0a")
+    clock[0] += 100 * STALE  # this computer slept, and has not watched
     assert not store.claim("0a")
-    os.utime(path, (before, before))
-    assert store.claim("0a")
+    for second in range(int(STALE) - 2):
+        clock[0] += 1
+        if second == 53:
+            os.utime(path)  # a heartbeat
+        assert not store.claim("0a")
+    taken = []
+    for _ in range(61):
+        clock[0] += 1
+        taken.append(store.claim("0a"))
+    assert any(taken)
     assert [file.name for file in (tmp_path / "claims").iterdir()] == ["0a.json"]
+
+
+def test_a_claim_of_a_living_process_is_never_taken_over_and_a_reused_number_is_no_life(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = _claim_of(store, "0a", socket.gethostname(), os.getppid())
+    os.utime(path, (1, 1))  # as after a night with the lid closed
+    assert not store.claim("0a")
+    path.write_text(json.dumps({"host": socket.gethostname(), "process": os.getppid(), "started": "another boot 17"}))
+    assert store.claim("0a")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"host": 5, "process": []}', "\0" * 100])
+def test_a_malformed_claim_is_nobodys_and_taken_over_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    store = Store(tmp_path)
+    _claim_of(store, "0a", "elsewhere", 1).write_text(text)
+    assert not store.claim("0a")
+    monkeypatch.setattr("primecast.experiments.store.STALE", -1)
+    assert store.claim("0a")
+
+
+def test_the_owner_before_a_takeover_knows_by_its_token_that_the_run_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("primecast.experiments.store.STALE", -1)
+    sleeper, other = Store(tmp_path), Store(tmp_path)
+    assert sleeper.claim("0a") and sleeper.owns("0a") and sleeper.beat("0a")
+    monkeypatch.setattr("primecast.experiments.store.socket.gethostname", lambda: "elsewhere")
+    assert other.claim("0a")
+    token = sleeper.tokens["0a"]
+    assert not sleeper.owns("0a") and not sleeper.beat("0a") and not other.owns("0a", token)
+    sleeper.release("0a")
+    assert other.owns("0a")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_text("{"),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("[]"),
+        lambda path: path.write_text(path.read_text().replace('"0a"', '"0b"')),
+        lambda path: path.write_text(path.read_text().replace("0.25", "NaN")),
+        lambda path: path.with_suffix(".npz").write_bytes(b"PK"),
+        lambda path: path.with_suffix(".npz").write_bytes(path.with_suffix(".npz").read_bytes()[:-30]),
+    ],
+    ids=["cut", "empty", "list", "another key", "nan", "no arrays", "arrays cut"],
+)
+def test_a_damaged_row_counts_as_missing_and_the_next_one_takes_its_place(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    store = Store(tmp_path)
+    store.add(row())
+    assert store.has("0a")
+    damage(tmp_path / "0a.json")
+    assert not store.has("0a") and store.keys() == []
+    store.add(row(mse=0.75))
+    assert store.has("0a") and store.fields("0a")["mse"] == 0.75 and len(store.arrays("0a")) == 2
 
 
 def test_a_beat_without_a_claim_does_nothing(tmp_path: Path) -> None:
@@ -114,8 +184,7 @@ def test_a_beat_without_a_claim_does_nothing(tmp_path: Path) -> None:
 
 
 def test_of_many_who_claim_at_once_one_has_it(tmp_path: Path) -> None:
-    _claim_of(Store(tmp_path), "3", "elsewhere", 1)
-    os.utime(tmp_path / "claims" / "3.json", (1, 1))  # one of them is stale
+    _claim_of(Store(tmp_path), "3", socket.gethostname(), 0)  # one of them is of a process that is gone
     context = multiprocessing.get_context("fork")
     queue, gate = context.Queue(), context.Barrier(4)
     claimants = [context.Process(target=_claim_all, args=(str(tmp_path), gate, queue)) for _ in range(4)]

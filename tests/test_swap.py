@@ -4,6 +4,7 @@ import copy
 import io
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from primecast.errors import InputError
-from primecast.nn.attention import Prime, attend, join_heads, split_heads
+from primecast.nn.attention import Prime, attend, attention_weights, join_heads, split_heads
 from primecast.nn.primer import Primer
 from primecast.nn.swap import priming, swap_attention
-from primecast.nn.swap_adapters import Adapter, of_heads, of_tokens
+from primecast.nn.swap_adapters import Adapter, Attend, HeadsForward, TokensForward, output_and_weights
 
 B, N, L, D, H = 3, 5, 17, 14, 2
 LIVELY = {"kind": "full", "base": "identity", "gain": 0.7}
@@ -597,15 +598,20 @@ BY_HEADS = Adapter(
     target="Outer",
     at="inner",
     shape=lambda module: (module.ask.out_features, module.many),
-    forward=of_heads(
-        layout="b n h k", dropout="dropout", scale=lambda module: module.scale, returns=lambda out, weights: (out, None)
-    ),
+    forward=HeadsForward(layout="b n h k", dropout="dropout", scale="scale", returns=output_and_weights),
 )
-BY_TOKENS = Adapter(
-    target=Outer,
-    shape=lambda module: (module.ask.out_features, module.many),
-    forward=of_tokens(query="ask", key="show", value="give", out="join", heads="many"),
-)
+
+
+def by_tokens(**other: str) -> Adapter:
+    names = {"query": "ask", "key": "show", "value": "give", "out": "join", "heads": "many"} | other
+    return Adapter(
+        target=Outer,
+        shape=lambda module: (module.ask.out_features, module.many),
+        forward=TokensForward(**names),  # type: ignore[arg-type]
+    )
+
+
+BY_TOKENS = by_tokens()
 
 
 @pytest.mark.parametrize("adapter", [BY_HEADS, BY_TOKENS], ids=["heads", "tokens"])
@@ -627,6 +633,125 @@ def test_a_class_of_your_own_takes_a_small_adapter(adapter: Adapter) -> None:
         assert not torch.allclose(model(x), before)
     with priming(model, known), pytest.raises(InputError, match="which the adapter does not understand"):
         model[0](x, torch.ones(N, N)) if adapter is BY_HEADS else model[0](x, mask=torch.ones(N, N))
+
+
+class Unprojected(nn.Module):
+    """Self-attention as BERT has it: no output projection, masks, weights on demand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(D, D) for _ in range(3))
+        self.heads = H
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None, *, weigh: bool = False) -> tuple[Tensor, Any]:
+        q, k, v = (split_heads(layer(hidden), H) for layer in (self.query, self.key, self.value))
+        scores = q @ k.mT / (D / H) ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        weights = scores.softmax(-1)
+        return join_heads(weights @ v), weights if weigh else None
+
+
+UNPROJECTED = Adapter(
+    target=Unprojected,
+    shape=lambda module: (D, module.heads),
+    forward=TokensForward(
+        query="query",
+        key="key",
+        value="value",
+        heads="heads",
+        mask="mask",
+        weights=lambda module, others: others.pop("weigh", False),
+        returns=output_and_weights,
+    ),
+)
+
+
+@pytest.mark.parametrize("kind", ["none", "boolean", "added"])
+@pytest.mark.parametrize("weigh", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_attention_without_an_output_projection_takes_masks_and_returns_weights(
+    kind: str, weigh: bool, named: bool
+) -> None:
+    module = Unprojected().double()
+    x, allowed = tokens(), torch.ones(1, 1, N, N, dtype=torch.bool).tril()
+    mask = {"none": None, "boolean": allowed, "added": torch.randn(B, 1, N, N, dtype=torch.float64)}[kind]
+
+    def call() -> tuple[Tensor, Any]:
+        return module(hidden=x, mask=mask, weigh=weigh) if named else module(x, mask, weigh=weigh)
+
+    before = call()
+    report = swap_attention(module, length=L, adapters=[UNPROJECTED])
+    with priming(module, series()):
+        same(call(), before)
+    with torch.no_grad():
+        report.primers[0].get_parameter("gains").normal_()
+    with priming(module, series()):
+        assert not torch.allclose(call()[0], before[0])
+    with pytest.raises(InputError, match="was called without hidden"), priming(module, series()):
+        module()
+
+
+def test_an_adapters_attend_is_that_of_the_package_and_says_weights_by_name() -> None:
+    q, k, v = (split_heads(tokens(), H) for _ in range(3))
+    prime = Primer("full", length=L, d_model=D, n_heads=H).double()(series())
+    bias = torch.randn(1, 1, N, N, dtype=torch.float64)
+    ours = Attend("layer", prime, "kv")
+    cases: list[dict[str, Any]] = [{}, {"bias": bias}, {"mask": bias > 0}, {"position": lambda x: x.flip(-1)}]
+    for more in cases:
+        expected = attend(q, k, v, prime=prime, **more)
+        same(ours(q, k, v, **more), expected)
+        mixed, weights = ours.with_weights(q, k, v, **more)
+        same(mixed, expected)
+        same(weights, attention_weights(q, k, prime=prime, **more))
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [
+        (by_tokens(key="sho"), "unknown attribute of Outer 'sho' .did you mean 'show'.*; allowed: ask, give, inner"),
+        (by_tokens(out="joint"), "unknown attribute of Outer 'joint'"),
+        (by_tokens(dropout="rate"), "unknown attribute of Outer 'rate'"),
+        (replace(BY_HEADS, forward=HeadsForward(scale="factor")), "unknown attribute of Inner 'factor'"),
+        (replace(BY_HEADS, at="iner"), "unknown submodule of Outer 'iner' .did you mean 'inner'"),
+        (replace(BY_TOKENS, switches={"fast": False}), "unknown attribute of Outer 'fast'"),
+        (replace(BY_TOKENS, shape=lambda module: (module.wide, 2)), "the shape of its adapter fails: .* 'wide'"),
+        (replace(BY_TOKENS, shape=lambda module: (D, 3)), "gives width 14 and 3 heads, which do not divide it"),
+    ],
+)
+def test_a_wrong_name_in_an_adapter_fails_at_the_swap_and_leaves_the_model_as_it_was(
+    adapter: Adapter, message: str
+) -> None:
+    model = nn.Sequential(Outer(), Outer())
+    names = list(model.state_dict())
+    with pytest.raises(InputError, match=message):
+        swap_attention(model, length=L, adapters=[adapter])
+    assert list(model.state_dict()) == names and {type(module) for module in model} == {Outer}
+
+
+def outer_shape(module: Outer) -> tuple[int, int]:
+    return module.ask.out_features, module.many
+
+
+def test_a_model_swapped_by_an_adapter_can_be_pickled() -> None:
+    model = Outer().double().eval()
+    swap_attention(model, length=L, primer=LIVELY, adapters=[replace(BY_TOKENS, shape=outer_shape)])
+    other = copy.deepcopy(model)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    x, known = tokens(), series()
+    with priming(model, known):
+        expected = model(x)
+    for twin in (other, torch.load(file, weights_only=False)):
+        with priming(twin, known):
+            same(twin(x), expected)
+
+
+def test_an_adapter_passes_over_what_it_does_not_mean() -> None:
+    first = replace(BY_TOKENS, when=lambda module: module.many == H and not module.inner.training)
+    model = nn.Sequential(Outer().eval(), Outer())
+    assert [place.path for place in swap_attention(model, length=L, adapters=[first]).places] == ["0"]
 
 
 def test_an_adapter_finds_the_dropout() -> None:
@@ -667,7 +792,10 @@ def test_why_there_is_nothing_to_swap_is_said() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: swap_attention(nn.Linear(3, 2)), "no attention to swap in Linear: .* its modules are Linear"),
+        (
+            lambda: swap_attention(nn.Linear(3, 2)),
+            "no attention to swap in Linear: no adapter fits any of its modules: Linear",
+        ),
         (lambda: swap_attention(nn.MultiheadAttention(D, H)), "length is needed to make a primer"),
         (lambda: swap_attention(nn.MultiheadAttention(D, H), length=L, primer="ful"), "did you mean 'full'"),
         (lambda: swap_attention(nn.MultiheadAttention(D, H), length=L, primer="random"), "give tokens"),
@@ -676,7 +804,7 @@ def test_why_there_is_nothing_to_swap_is_said() -> None:
         (lambda: swap_attention(patched(), length=L), "has a forward of its own, which would be lost: give an adapter"),
         (lambda: swap_attention(nn.MultiheadAttention(D, H), length=L, modulate="q"), "unknown modulate 'q'"),
         (lambda: priming(nn.Linear(3, 2), None).__enter__(), "Linear has no swapped attention"),
-        (lambda: of_heads(layout="b k"), "unknown layout 'b k'"),
+        (lambda: HeadsForward(layout="b k"), "unknown layout 'b k'"),
     ],
 )
 def test_what_cannot_be_swapped_is_said(call: Callable[[], Any], message: str) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from primecast.nn.swap import swap_attention
-from primecast.nn.swap_adapters import Adapter, of_heads
+from primecast.nn.swap_adapters import Adapter, HeadsForward
 from tests.integrations.foreign import is_unchanged_until_it_is_trained
 
 package = pytest.importorskip("iTransformer", reason="run by `make test-all`, in an environment with iTransformer")
@@ -14,7 +14,7 @@ ADAPTER = Adapter(
     target="iTransformer.Attention",
     at="attend",
     shape=lambda module: (module.to_out[1].in_features, module.to_v_gates[0].out_features),
-    forward=of_heads(dropout="attn_dropout"),
+    forward=HeadsForward(dropout="attn_dropout"),
 )
 
 

@@ -19,7 +19,7 @@ from neuralforecast.utils import PredictionIntervals  # noqa: E402
 from primecast.errors import InputError  # noqa: E402
 from primecast.integrations.neuralforecast import PrimeITransformer  # noqa: E402
 from primecast.nn.swap import swap_attention  # noqa: E402
-from primecast.nn.swap_adapters import Adapter, of_heads  # noqa: E402
+from primecast.nn.swap_adapters import Adapter, HeadsForward  # noqa: E402
 from tests.integrations.foreign import is_unchanged_until_it_is_trained  # noqa: E402
 
 H, L, N, T = 5, 17, 3, 173
@@ -127,11 +127,10 @@ ADAPTER = Adapter(
     target="AttentionLayer",
     at="inner_attention",
     shape=lambda module: (module.query_projection.out_features, module.n_heads),
-    forward=of_heads(
+    forward=HeadsForward(
         layout="b n h k",
-        names=("queries", "keys", "values"),
         dropout="dropout",
-        scale=lambda module: module.scale,
+        scale="scale",
         returns=lambda out, weights: (out.contiguous(), weights),
     ),
 )

@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,9 @@ from primecast.analysis.maps import Concentration, channel_maps, concentration
 from primecast.data.windows import WindowSource
 from primecast.errors import InputError
 from primecast.nn.pair_features import mean_lead_lag, standardize
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SURROGATES = 199
 MOST_WINDOWS = 128
@@ -84,6 +87,15 @@ class Relations:
                 weight = {} if self.attention is None else {"attention": float(self.attention[one][other])}
                 graph.add_edge(one, other, steps=steps, strength=strength, **weight)
         return graph
+
+    def plot(self, *, channels: Sequence[object] | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw a map of the significant pairs: color, the correlation; number, the steps by which the row leads.
+
+        channels: those to draw, by default the 30 with the strongest pairs. Return the matplotlib axes.
+        """
+        from primecast.plotting.plots import plot_relations  # matplotlib only where something is drawn
+
+        return plot_relations(self.lead, self.strength, channels=channels, ax=ax)
 
     def concentration(self) -> Concentration:
         """Measure whether the attention among channels is spread over all of them or concentrated on one."""

@@ -56,6 +56,7 @@ for panel, commands in {"Your own data": own_data.COMMANDS, "Research": research
 
 def main() -> None:
     """Run the command `primecast`."""
+    os.environ["MPLBACKEND"] = "agg"  # pictures are written to files: no window is needed, nor a display
     try:
         app()
     except (InputError, TrainingError) as error:

@@ -4,18 +4,16 @@ Train an iTransformer with prime attention on the hourly weather of three airpor
 with the same model with standard attention and with the seasonal naive forecast.
 """
 
-from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
 import typer
 
-from primecast.cli.tables import print_table
+from primecast.cli.tables import print_table, write_picture
 from primecast.data.nyc import nyc_weather, unit_of
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.validate import describe_gaps
 from primecast.models import default_attention
-from primecast.plotting.figures import forecast_figure
 from primecast.storage.atomic import write_bytes_atomically
 
 HORIZON, LOOKBACK = 24, 48
@@ -50,7 +48,7 @@ def run_demo(folder: Path) -> None:
     scores = pd.DataFrame({name: {"MSE": one.mse, "MAE": one.mae} for name, one in rows.items()}).T
     print_table(scores, title=f"\nLast fifth of the hours: {prime.scores_.windows} forecasts", name="forecast")
     typer.echo("Standardized units, one seed each: a difference in the third digit is within the spread of seeds.")
-    _draw(prime, df, picture)
+    write_picture(prime.plot(df.iloc[:-HORIZON], truth=df, channels=SHOWN, level=[LEVEL]), picture)
     typer.echo(
         f"\nWritten:\n  {csv}: the next day of all {df.shape[1]} channels with {LEVEL} % intervals\n"
         f"  {picture}: the last recorded day, held out of training: forecast, interval and truth"
@@ -69,18 +67,3 @@ def _train(df: pd.DataFrame, attention: str) -> Forecaster:
         epochs=EPOCHS,
         missing="interpolate",
     ).fit(df)
-
-
-def _draw(fitted: Forecaster, df: pd.DataFrame, path: Path) -> None:
-    """Draw a forecast from a past origin, a day before the last row, beside the values that followed."""
-    past, truth = df.iloc[:-HORIZON], df.iloc[-HORIZON:]
-    forecast = fitted.predict(past, level=[LEVEL])
-    lower, upper = (
-        forecast[[f"{name}-{side}-{LEVEL}" for name in SHOWN]].set_axis(SHOWN, axis="columns") for side in ("lo", "hi")
-    )
-    recent = past.iloc[-3 * HORIZON :].interpolate(method="time")
-    units = {name: unit_of(name) for name in SHOWN}
-    figure = forecast_figure(recent, forecast, lower, upper, truth, channels=SHOWN, units=units, level=LEVEL)
-    image = BytesIO()
-    figure.savefig(image, format="png", dpi=130)
-    write_bytes_atomically(path, image.getvalue())

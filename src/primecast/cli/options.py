@@ -34,4 +34,5 @@ Level = Annotated[list[float] | None, option("Interval level in percent; repeata
 Adaptive = Annotated[bool, option("Adapt the intervals to recent errors.", INTERVALS, "--adaptive")]
 Out = Annotated[str | None, option("CSV file to write; - is stdout.", OUTPUT)]
 Report = Annotated[Path | None, option("HTML report to write; needs the extra `report`.", OUTPUT)]
+Plot = Annotated[Path | None, option("Picture of the forecast to write: .png, .svg or .pdf.", OUTPUT)]
 Json = Annotated[bool, option("Print the result as one line of JSON.", OUTPUT, "--json")]

@@ -31,6 +31,7 @@ def forecast(
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     report: options.Report = None,
+    plot: options.Plot = None,
     save: Annotated[Path | None, option("Folder to save the model in.", OUTPUT)] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -38,7 +39,7 @@ def forecast(
     from primecast.cli import tables
     from primecast.forecasting.intervals import check_levels
 
-    tables.check_targets(out, report)
+    tables.check_targets(out, report, plot)
     check_levels(level or ())
     frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
     chosen = {
@@ -49,7 +50,8 @@ def forecast(
         "time_limit": time_limit,
     }
     fitted = tables.fit(frame, settings=settings, save=save, **chosen)
-    tables.deliver(fitted, frame, data, level=level, out=out, report=report, as_json=as_json, extra={"data": found})
+    wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
+    tables.deliver(fitted, frame, data, **wanted, extra={"data": found})
 
 
 def train(
@@ -91,17 +93,18 @@ def predict(
     dayfirst: options.Dayfirst = None,
     out: options.Out = None,
     report: options.Report = None,
+    plot: options.Plot = None,
     as_json: options.Json = False,
 ) -> None:
     """Forecast with a saved model, after its training rows or after the last row of newer data."""
     from primecast.cli import tables
 
-    tables.check_targets(out, report)
+    tables.check_targets(out, report, plot)
     if report is not None and data is None:
         raise InputError("a report needs a table: give the data after the model")
     fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst)
     known = None if future is None else tables.read(future, time=time, dayfirst=dayfirst)
-    wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "as_json": as_json}
+    wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
     tables.deliver(fitted, frame, data or str(model), **wanted, future=known, adaptive=adaptive)
 
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import typer
 from pandas import DataFrame
 
-from primecast.errors import InputError, format_list, unknown
+from primecast.errors import InputError, check_known, format_list, unknown
 from primecast.experiments.spec import parse_setting
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import frequency_in_words
@@ -32,6 +33,7 @@ from primecast.storage.atomic import refuse_os_errors, write_bytes_atomically
 STREAM = "-"
 """The name of stdin as an input and of stdout as an output."""
 LEVELS = (80.0, 95.0)
+PICTURES = (".png", ".svg", ".pdf")
 SHOWN = 20
 """Rows of a table that are printed; files and JSON have all of them."""
 
@@ -51,9 +53,11 @@ def plain_warnings() -> Iterator[None]:
         yield
 
 
-def check_targets(out: str | None, report: Path | None = None) -> None:
+def check_targets(out: str | None, report: Path | None = None, plot: Path | None = None) -> None:
     """Refuse what cannot be written before anything long starts."""
-    for path in (report, None if out in (None, STREAM) else Path(str(out))):
+    if plot is not None:
+        check_known("ending of a picture", plot.suffix, PICTURES)
+    for path in (report, plot, None if out in (None, STREAM) else Path(str(out))):
         if path is not None and path.is_dir():
             raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
     if report is not None:
@@ -132,7 +136,7 @@ def fit(frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, 
         f"seasonal naive: {scores['naive_mse']:.4f}, {scores['naive_mae']:.4f} (standardized units)"
     )
     if fitted.quality is not None:
-        say(fitted.leaderboard().to_string(float_format="{:.4g}".format, na_rep=""))
+        say(repr(fitted.leaderboard()))
     if save is not None:
         fitted.save(save)
         say(f"saved {save}")
@@ -150,6 +154,7 @@ def deliver(
     level: list[float] | None,
     out: str | None,
     report: Path | None,
+    plot: Path | None,
     as_json: bool,
     extra: dict[str, Any] | None = None,
     **arguments: Any,
@@ -158,7 +163,7 @@ def deliver(
     with plain_warnings():
         levels = level or _default_levels(fitted)
         predicted = fitted.predict(frame, level=levels, **arguments)
-        if out is None and report is None and not as_json:
+        if out is None and report is None and plot is None and not as_json:
             out = STREAM
         if out is not None:
             write_csv(predicted, out)
@@ -166,6 +171,9 @@ def deliver(
             title = "stdin" if source == STREAM else Path(source).name
             render.write_report(gather(fitted, frame, title=title, level=levels, **arguments), report)
             say(f"wrote {report}")
+        if plot is not None:
+            write_picture(fitted.plot(frame, level=levels, **arguments), plot)
+            say(f"wrote {plot}")
     if as_json:
         columns = _json_values(predicted.rename(columns=str)).to_dict(orient="list")
         times = [str(time) for time in predicted.index]
@@ -195,6 +203,16 @@ def write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
     else:
         write_bytes_atomically(Path(out), text.encode())
         say(f"wrote {out}")
+
+
+def write_picture(axes: Any, path: Path) -> None:
+    """Write the figure of these axes, in the format of the file's ending."""
+    from matplotlib import pyplot  # as in `Forecaster.plot`: only where something is drawn
+
+    image, figure = BytesIO(), axes[0].figure
+    figure.savefig(image, format=path.suffix[1:], dpi=130)
+    pyplot.close(figure)
+    write_bytes_atomically(path, image.getvalue())
 
 
 def print_json(value: dict[str, Any]) -> None:

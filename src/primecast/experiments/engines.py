@@ -25,6 +25,7 @@ from primecast.errors import InputError, TrainingError
 from primecast.experiments.run import run
 from primecast.experiments.spec import Spec
 from primecast.experiments.store import Row, Store
+from primecast.training.checkpoint import FolderInUseError
 
 ATTEMPTS = 3
 """How often a job whose worker was lost is tried, the first time included."""
@@ -32,20 +33,22 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Job:
-    """A run as an engine sees it: the key of its row, a text for `do`, and a label for people."""
+    """A run as an engine sees it: the key of its row, a text for `do`, a label for people, the token of its claim."""
 
     key: str
     text: str
     label: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: with its row in the store (no error), with a message, or with its worker lost."""
+    """How a job ended: with its row in the store (no error), with a message, with its worker lost, or taken over."""
 
     job: Job
     error: str | None = None
     lost: bool = False
+    taken_over: bool = False  # by another process, whose row will come
 
 
 @runtime_checkable
@@ -67,8 +70,9 @@ def do(text: str, root: str | None, state: Path | None) -> Row:
 # ---------------------------------------------------------------- local: a process for each job
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-MESSAGE = 3
-"""Exit code of a worker whose stderr ends with a message for the user; other codes are defects or a lost worker."""
+MESSAGE, TAKEN_OVER = 3, 4
+"""Exit codes of a worker whose stderr ends with a message for the user, and of one whose run another process has;
+other codes are defects or a lost worker."""
 
 
 class LocalEngine:
@@ -81,7 +85,7 @@ class LocalEngine:
         self.running: list[tuple[Job, subprocess.Popen[bytes], IO[bytes]]] = []
 
     def start(self, job: Job) -> None:
-        order = [job.text, self.root, str(self.store.folder.absolute()), job.key]
+        order = [job.text, self.root, str(self.store.folder.absolute()), job.key, job.token]
         log = tempfile.TemporaryFile()  # noqa: SIM115  closed when the job has ended
         process = subprocess.Popen(
             [sys.executable, "-c", "from primecast.experiments.engines import work; work()"],
@@ -125,6 +129,8 @@ def _outcome(job: Job, process: subprocess.Popen[bytes], log: IO[bytes]) -> Outc
     code = process.returncode
     if code == 0:
         return Outcome(job)
+    if code == TAKEN_OVER:
+        return Outcome(job, taken_over=True)
     if code == MESSAGE:
         return Outcome(job, error=text.rpartition("\0")[2])
     if code < 0:
@@ -134,14 +140,18 @@ def _outcome(job: Job, process: subprocess.Popen[bytes], log: IO[bytes]) -> Outc
 
 def work() -> None:
     """Run a worker process: read the order, do it, store the row. It exits when its stdin closes."""
-    text, root, folder, key = json.loads(sys.stdin.buffer.readline())
+    text, root, folder, key, token = json.loads(sys.stdin.buffer.readline())
     writing = threading.Lock()
     threading.Thread(target=_end_with, args=(sys.stdin.fileno(), writing), daemon=True).start()
     store = Store(folder)
     try:
         row = do(text, root, store.state(key))
         with writing:
+            if not store.owns(key, token):
+                os._exit(TAKEN_OVER)
             store.add(row)
+    except FolderInUseError:  # the owner before was only asleep, and is at it again
+        os._exit(TAKEN_OVER)
     except (InputError, TrainingError) as error:
         sys.stderr.write(f"\0{error}")
         sys.stderr.flush()
@@ -201,6 +211,8 @@ class RayEngine:
             row = self.ray.get(reference)
             if isinstance(row, str):
                 return Outcome(job, error=row)
+            if not self.store.owns(job.key, job.token):
+                return Outcome(job, taken_over=True)
             self.store.add(row)
         except InputError as error:  # a row that disagrees, or a folder that cannot be written
             return Outcome(job, error=str(error))

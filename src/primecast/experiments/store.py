@@ -1,20 +1,29 @@
 """Where results are kept: one JSON per run, named by the run's key, with its arrays beside it.
 
-    folder/<key>.json          the fields of a row: the run is there if and only if this file is
+    folder/<key>.json          the fields of a row: the run is there if and only if this file is whole
     folder/<key>.npz           its arrays, written before the JSON
-    folder/claims/<key>.json   somebody is at it: host, process, and a heartbeat, which is the file's own time
+    folder/claims/<key>.json   somebody is at it: host, process, a token, and a heartbeat, which is the file's own time
     folder/state/<key>/        where its training stands; gone once the row is there
 
 Several processes and machines may write into one folder: every file appears whole under its name or not at all, a claim
-can be made by one alone, and a row that comes a second time must say the same as the first.
+can be made by one alone, and a row that comes a second time must say the same as the first. A row that cannot be read
+counts as missing.
+
+Clocks do not decide who owns a run: a computer that sleeps loses no claim to its own processes, which are known to be
+alive. A claim of another machine is taken over when whoever wants it has watched it for a while, awake, without a
+heartbeat. Should its owner be alive after all, its token tells it that the run is no longer its own, and it stops.
 """
 
 import io
 import json
+import math
 import os
 import secrets
 import shutil
 import socket
+import time
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,16 +31,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from primecast.errors import InputError
-from primecast.storage.atomic import read_json, write_bytes_atomically, write_json
+from primecast.storage.atomic import (
+    clear_temporaries,
+    open_bounded,
+    read_json,
+    refuse_os_errors,
+    write_bytes_atomically,
+    write_json,
+)
 
 SCORES = ("mse", "mae")
 AGREE = 1e-5
 """Two runs of one key agree if their scores do, relative to their size: other processors round differently."""
 STALE = 120.0
-"""Seconds without a heartbeat after which a claim may be taken over."""
+"""Seconds of watching without a heartbeat after which a claim of another machine may be taken over."""
+LARGEST_ARRAYS = 1 << 30
+LARGEST_HEADER = 1 << 26
+"""Bytes: no file of arrays, and no header of a state, is larger."""
+LOOK = 1.0
+"""Seconds that one look at a claim can count for, at most."""
 
 
 class StoreError(InputError):
@@ -59,15 +79,31 @@ class Store:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
+        self.tokens: dict[str, str] = {}  # of the claims made here
+        self._whole: dict[str, object] = {}  # rows that were found whole, by what tells that they changed
+        self._watched: dict[str, Watch] = {}  # claims of others
 
     # ---------------------------------------------------------------- rows
 
     def has(self, key: str) -> bool:
-        return self._path(key).exists()
+        """Whether the row is there and can be read; a damaged one counts as missing."""
+        files = (self._path(key), self._path(key).with_suffix(".npz"))
+        status = [_identity(path) for path in files]
+        if status[0] is None:
+            return False
+        if self._whole.get(key) != status:
+            try:
+                if not _is_row(read_json(self._path(key)), key):
+                    return False
+                self.arrays(key)
+            except InputError:
+                return False
+            self._whole[key] = status
+        return True
 
     def keys(self) -> list[str]:
         """Of all rows that are there, sorted."""
-        return sorted(path.stem for path in self.folder.glob("*.json"))
+        return sorted(path.stem for path in self.folder.glob("*.json") if self.has(path.stem))
 
     def add(self, row: Row) -> None:
         """Keep a row, after the rows it is `also`, and clear away its state; of two that agree the first is kept."""
@@ -92,8 +128,20 @@ class Store:
         path = self._path(key).with_suffix(".npz")
         if not path.exists():
             return {}
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with open_bounded(path, largest=LARGEST_ARRAYS) as file:
+            try:
+                with np.load(file, allow_pickle=False) as arrays:
+                    return {name: arrays[name] for name in arrays.files}
+            except (
+                AttributeError,
+                EOFError,
+                KeyError,
+                NotImplementedError,
+                ValueError,
+                zipfile.BadZipFile,
+                zlib.error,
+            ) as error:
+                raise InputError(f"{path} is damaged: {error}") from error
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"
@@ -110,79 +158,134 @@ class Store:
     def position(self, key: str) -> dict[str, Any] | None:
         """How far a run under way has come, as its state says (see TrainingProgress); None before the first write."""
         try:
-            with safe_open(self.state(key) / "state.safetensors", framework="np") as file:
-                position: dict[str, Any] = json.loads(file.metadata()["progress"])
-        except (OSError, SafetensorError):
+            with open_bounded(self.state(key) / "state.safetensors", largest=1 << 40) as file:
+                length = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(min(length, LARGEST_HEADER)))
+            position: dict[str, Any] = json.loads(header["__metadata__"]["progress"])
+        except (KeyError, RecursionError, TypeError, ValueError):  # ValueError: of JSON, and every InputError
             return None
-        return position
+        return position if isinstance(position, dict) else None
 
     # ---------------------------------------------------------------- claims
 
     def claim(self, key: str) -> bool:
         """Whether the run is now this process's to do; a claim whose owner is gone is taken over."""
         path = self._claim(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        there = self._owner(path)
-        if there is not None:
-            if not self._is_stale(path, there):
-                return False
-            # Whoever renames it has it out of the way; a live claim moved by mistake is put back.
-            aside = path.with_name(f".{key}.{secrets.token_hex(4)}.stale")
+        with refuse_os_errors(f"write into {path.parent}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            there = self._owner(path)
+            if there is not None:
+                if not self._is_gone(key, there):
+                    return False
+                # Whoever renames it has it out of the way; a live claim moved by mistake is put back.
+                aside = path.with_name(f".{key}.{secrets.token_hex(4)}.stale")
+                try:
+                    path.rename(aside)
+                except FileNotFoundError:
+                    return False
+                if self._owner(aside) != there:
+                    if not path.exists():
+                        aside.rename(path)
+                    return False
+                aside.unlink(missing_ok=True)
+            token = secrets.token_hex(8)
+            mine = path.with_name(f".{key}.{token}.new")
             try:
-                path.rename(aside)
-            except FileNotFoundError:
+                mine.write_text(json.dumps(_me() | {"token": token}), encoding="utf-8")
+                os.link(mine, path)  # whole or not at all, and refused if there is one
+            except FileExistsError:
                 return False
-            if self._owner(aside) != there:
-                if not path.exists():
-                    aside.rename(path)
-                return False
-            aside.unlink(missing_ok=True)
-        mine = path.with_name(f".{key}.{secrets.token_hex(4)}.new")
-        mine.write_text(json.dumps(_me()), encoding="utf-8")
-        try:
-            os.link(mine, path)  # whole or not at all, and refused if there is one
-        except FileExistsError:
-            return False
-        finally:
-            mine.unlink()
+            finally:
+                mine.unlink(missing_ok=True)
+        self.tokens[key] = token
+        clear_temporaries(self.folder, f"{key}.json", f"{key}.npz")
         return True
 
-    def beat(self, key: str) -> None:
-        """Say that this process is still at it."""
-        with suppress(FileNotFoundError):  # taken over after a long silence; the rows will agree
+    def owns(self, key: str, token: str | None = None) -> bool:
+        """Whether the run is still of this token, by default that of the claim made here."""
+        owner = self._owner(self._claim(key)) or {}
+        return owner.get("token") == (token or self.tokens.get(key, ""))
+
+    def beat(self, key: str) -> bool:
+        """Say that this process is still at it; False if the run is no longer its own."""
+        if not self.owns(key):
+            return False
+        with suppress(FileNotFoundError):
             os.utime(self._claim(key))
+        return True
 
     def release(self, key: str) -> None:
-        if self._owner(self._claim(key)) == _me():
+        if key in self.tokens and self.owns(key):
             self._claim(key).unlink(missing_ok=True)
+        self.tokens.pop(key, None)
 
     def _claim(self, key: str) -> Path:
         return self.folder / "claims" / f"{key}.json"
 
     def _owner(self, path: Path) -> dict[str, Any] | None:
-        try:
-            owner: dict[str, Any] = json.loads(path.read_bytes())
-        except FileNotFoundError:
+        """Return who has a claim; None without one, nobody in particular if it cannot be read."""
+        if not path.exists():
             return None
-        except ValueError:
-            return {}
-        return owner
-
-    def _is_stale(self, path: Path, owner: Mapping[str, Any]) -> bool:
-        if owner.get("host") == socket.gethostname() and not _is_alive(owner.get("process")):
-            return True
-        clock = path.with_name(f".{secrets.token_hex(4)}.now")  # the folder's own clock: machines differ
-        clock.touch()
         try:
-            return clock.stat().st_mtime - path.stat().st_mtime > STALE
-        except FileNotFoundError:
-            return True
-        finally:
-            clock.unlink()
+            owner = read_json(path)
+        except InputError as error:
+            return None if isinstance(error.__cause__, FileNotFoundError) else {}
+        return owner if isinstance(owner, dict) else {}
+
+    def _is_gone(self, key: str, owner: Mapping[str, Any]) -> bool:
+        """Return whether the owner of a claim is known to be gone, or has been silent while it was watched."""
+        me = _me()
+        if owner.get("host") == me["host"]:
+            return not _is_alive(owner.get("process"), owner.get("started"))
+        watch = self._watched.setdefault(key, Watch())
+        return watch.look(_identity(self._claim(key))) > STALE
+
+
+@dataclass
+class Watch:
+    """How long a claim has been watched without a change, on the watcher's own clock and only while it was awake."""
+
+    seen: object = None
+    last: float = 0.0
+    seconds: float = 0.0
+
+    def look(self, now: object) -> float:
+        time_now = time.monotonic()
+        # A second at most between two looks: a computer that slept in between has not watched.
+        self.seconds = 0.0 if now != self.seen else self.seconds + min(LOOK, time_now - self.last)
+        self.seen, self.last = now, time_now
+        return self.seconds
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return numbers that change whenever a file does; None without a file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _is_row(fields: object, key: str) -> bool:
+    """Return whether these are the fields of a row of this key, with finite scores."""
+    return (
+        isinstance(fields, dict)
+        and fields.get("key") == key
+        and all(isinstance(fields.get(score), int | float) and abs(fields[score]) < math.inf for score in SCORES)
+    )
 
 
 def _me() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "process": os.getpid()}
+    return {"host": socket.gethostname(), "process": os.getpid(), "started": _started(os.getpid())}
+
+
+def _started(process: int) -> str | None:
+    """Return when a process started, which tells it from a later one of the same number; None where it is unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path(f'/proc/{process}/stat').read_text(encoding='utf-8').rpartition(')')[2].split()[19]}"
+    except (OSError, IndexError):
+        return None
 
 
 def must_agree(there: Mapping[str, Any], new: Mapping[str, Any], *, where: Path) -> None:
@@ -194,14 +297,18 @@ def must_agree(there: Mapping[str, Any], new: Mapping[str, Any], *, where: Path)
                 f"  {name}: {json.dumps({column: row.get(column) for column in shown})}"
                 for name, row in (("there", there), ("new", new))
             )
+            other = any(there.get(name) != new.get(name) for name in ("hardware", "versions"))
+            reason = "; hardware, threads or versions differ, so that bits may, too" if other else ""
             raise StoreError(
                 f"run {there['key']} is already in {where} with another score: {score} {there[score]:.8g} "
-                f"there, {new[score]:.8g} now\n{both}\nboth are kept out of each other's way: the first stays"
+                f"there, {new[score]:.8g} now{reason}\n{both}\nboth are kept out of each other's way: the first stays"
             )
 
 
-def _is_alive(process: object) -> bool:
-    if not isinstance(process, int) or os.name == "nt":  # where signal 0 would end the process; wait for the heartbeat
+def _is_alive(process: object, started: object) -> bool:
+    if not isinstance(process, int) or isinstance(process, bool) or not 0 < process < 1 << 31:
+        return False
+    if os.name == "nt":  # where signal 0 would end the process
         return True
     try:
         os.kill(process, 0)
@@ -209,7 +316,7 @@ def _is_alive(process: object) -> bool:
         return False
     except PermissionError:
         pass
-    return True
+    return started is None or _started(process) in (None, started)
 
 
 # ---------------------------------------------------------------- how long a run will take

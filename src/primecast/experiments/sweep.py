@@ -125,12 +125,14 @@ def _loop(waiting: list[Job], store: Store, engine: Engine, report: Report, disp
                 waiting.remove(job)
                 running[job.key] = job
                 attempts[job.key] = attempts.get(job.key, 0) + 1
-                engine.start(job)
+                engine.start(replace(job, token=store.tokens[job.key]))
                 display.started(job)
         for outcome in engine.ended():
             job = running.pop(outcome.job.key)
             store.release(job.key)
-            if outcome.lost and attempts[job.key] < ATTEMPTS:
+            if outcome.taken_over:
+                waiting.append(job)  # until its row is there, or its new owner is gone
+            elif outcome.lost and attempts[job.key] < ATTEMPTS:
                 waiting.insert(0, job)
                 display.write(f"worker lost, running again: {job.label}")
             elif outcome.error is not None:
@@ -142,7 +144,7 @@ def _loop(waiting: list[Job], store: Store, engine: Engine, report: Report, disp
         if time.monotonic() - beat > HEARTBEAT:
             beat = time.monotonic()
             for key in running:
-                store.beat(key)
+                store.beat(key)  # a run that was taken over ends by itself: its worker looks at the token, too
         display.show(running.values(), len(waiting), store)
         if waiting or running:
             time.sleep(POLL)

@@ -10,10 +10,11 @@ only if the channels share a unit; MASE and coverage have none. Truths that were
 Letters: w origins, h steps, n channels, m held-out windows, k windows that have begun and not ended.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from jaxtyping import Float, Float32, Float64
 
@@ -49,6 +50,15 @@ class Backtest:
     def origins(self) -> list[object]:
         return list(self.forecasts["cutoff"].unique())
 
+    def plot(self, *, channels: Sequence[object] | None = None, level: float | None = None) -> npt.NDArray[np.object_]:
+        """Draw the truth and the forecast from each origin; return matplotlib axes, one for each channel.
+
+        channels: those to draw, by default the first six. level: of the interval, by default the lowest one.
+        """
+        from primecast.plotting.plots import plot_backtest  # matplotlib only where something is drawn
+
+        return plot_backtest(self.forecasts, channels=channels, level=level)
+
     def __repr__(self) -> str:
         return f"Backtest from {len(self.origins)} origins\n{self.scores.to_string(float_format='{:.4g}'.format)}"
 
@@ -56,18 +66,18 @@ class Backtest:
 def check_origins(state: FittedState, table: CheckedFrame, *, windows: int, step: int, refit: bool) -> list[int]:
     """Return the last `windows` origins, `step` rows apart; refuse origins without a look-back or in training rows."""
     last = len(table) - state.horizon
-    origins = [last - step * back for back in reversed(range(windows))]
-    if origins[0] < state.lookback:
+    first = last - step * (windows - 1)
+    if first < state.lookback:  # before a list of them is made, which could take all memory
         raise InputError(
             f"{windows} windows {step} rows apart, with look-back {state.lookback} and horizon {state.horizon}, need "
             f"{state.lookback + step * (windows - 1) + state.horizon} rows; there are {len(table)}"
         )
-    if not refit and origins[0] < state.first_held_out(table):
+    if not refit and first < state.first_held_out(table):
         raise InputError(
-            f"the first of {windows} windows begins at {table.index[origins[0]]}, but {state.why_not_held_out(table)}; "
+            f"the first of {windows} windows begins at {table.index[first]}, but {state.why_not_held_out(table)}; "
             "take fewer windows, or refit=True"
         )
-    return origins
+    return list(range(first, last + 1, step))
 
 
 def backtest(

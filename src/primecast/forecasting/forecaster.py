@@ -14,34 +14,30 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 from jaxtyping import Float32
 from torch import nn
 
-from primecast.analysis.relations import Relations, relate
-from primecast.analysis.sensor_ablation import SensorAblation, ablate_sensors
+from primecast.analysis.relations import Relations
+from primecast.analysis.sensor_ablation import SensorAblation
 from primecast.data.windows import Scaler
 from primecast.errors import InputError, unknown
+from primecast.forecasting.analyses import relations_of, sensor_ablation_of
 from primecast.forecasting.arguments import Arguments, check_count
 from primecast.forecasting.backtesting import Backtest, backtest, check_origins
-from primecast.forecasting.ensemble import Ensemble
+from primecast.forecasting.drawing import plot_state
 from primecast.forecasting.export import export_state
 from primecast.forecasting.fitting import fit_state
 from primecast.forecasting.hub import pull, push
-from primecast.forecasting.intervals import check_levels, thinned
-from primecast.forecasting.model_card import leaderboard
+from primecast.forecasting.intervals import check_levels
+from primecast.forecasting.leaderboard import Leaderboard, leaderboard
 from primecast.forecasting.persistence import load_state, save_state
 from primecast.forecasting.prediction import predict_table, read_later, update_state
 from primecast.forecasting.state import FittedState, TrainingRecord
-from primecast.frames.dates import row_length
 from primecast.frames.read import open_table
 from primecast.frames.roles import Roles
 from primecast.frames.validate import CheckedFrame
-from primecast.frames.window_builder import RoleWindows
 from primecast.training.loop import History, Scores
-
-ANALYZED = 256
-"""Held-out windows over which relations and sensor ablation are averaged, at most."""
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -177,6 +173,25 @@ class Forecaster:
         """
         return predict_table(self._fitted(), data, level=level, future=future, adaptive=adaptive)
 
+    def plot(
+        self,
+        data: object = None,
+        *,
+        channels: Sequence[object] | None = None,
+        level: Sequence[float] = (80,),
+        truth: object = None,
+        units: Mapping[str, str] | None = None,
+        future: object = None,
+        adaptive: bool = False,
+    ) -> npt.NDArray[np.object_]:
+        """Draw the recent rows and the forecast with its intervals; return matplotlib axes, one for each channel.
+
+        channels: those to draw, by default the first six. truth: a table with the rows that followed, for a forecast of
+        the past. units: channel -> unit, by default `df.attrs["units"]`. The others are those of `predict`.
+        """
+        wanted: dict[str, Any] = {"channels": channels, "level": level, "truth": truth, "units": units}
+        return plot_state(self._fitted(), data, **wanted, future=future, adaptive=adaptive)
+
     def update(self, data: object) -> "Forecaster":
         """Add newer rows: forecasts start from them, and their errors join those that make the intervals.
 
@@ -223,22 +238,9 @@ class Forecaster:
         data: the rows, by default those of `fit`. alpha: the probability of one false lead, see
         `primecast.analysis.relations`. Of an ensemble, the member of the largest weight with attention is shown.
         """
-        state, table = self._fitted(), self._table(data)
-        windows = state.held_out_windows(table)
-        model = state.model.member_with_attention() if isinstance(state.model, Ensemble) else state.model
-        return relate(
-            model,
-            _sample(windows),
-            windows.base.series[max(0, state.rows_trained(table) - windows.base.start) :],
-            names=state.roles.channels,
-            lookback=state.lookback,
-            season=state.season,
-            step=row_length(table.index),
-            alpha=alpha,
-            seed=self.seed,
-        )
+        return relations_of(self._fitted(), self._table(data), alpha=alpha)
 
-    def leaderboard(self) -> pd.DataFrame:
+    def leaderboard(self) -> Leaderboard:
         """Return weights, scaled errors (val: of the rows that chose the weights) and seconds of all members."""
         return leaderboard(self._fitted().facts)
 
@@ -247,10 +249,7 @@ class Forecaster:
 
         data: the rows, by default those of `fit`. hold: the value of a failed sensor, its "mean" or its "last" value.
         """
-        state, table = self._fitted(), self._table(data)
-        windows = _sample(state.held_out_windows(table).complete())
-        names, targets = state.roles.channels, len(state.roles.targets)
-        return ablate_sensors(state.model, windows, names=names, targets=targets, hold=hold)
+        return sensor_ablation_of(self._fitted(), self._table(data), hold=hold)
 
     def _table(self, data: object) -> CheckedFrame:
         return self.data_ if data is None else read_later(self._fitted(), data)[0]
@@ -392,9 +391,3 @@ class Forecaster:
     def export(self, path: Path | str) -> None:
         """Write the model as ONNX, see `primecast.forecasting.export`."""
         export_state(self._fitted("there is nothing to export"), path)
-
-
-def _sample(windows: RoleWindows) -> RoleWindows:
-    """Return evenly spaced windows, fewer where there are many channels."""
-    most = max(32, min(ANALYZED, 64 * ANALYZED // windows.channels))
-    return windows.only(thinned(len(windows), cells=1, most=most))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from primecast.errors import InputError
-from primecast.storage.tensors import CARD, CONFIG, WEIGHTS
+from primecast.storage.folder import CARD, CONFIG, WEIGHTS
 
 FILES = [CONFIG, WEIGHTS, CARD]
 

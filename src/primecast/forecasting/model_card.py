@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Bool
 
 from primecast.forecasting.intervals import conformal_radius
@@ -58,16 +57,6 @@ def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Boo
         "calibration": len(state.calibration),
         "versions": {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")},
     }
-
-
-def leaderboard(facts: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the errors of the members, of their average and of the seasonal naive forecast, and weights, seconds."""
-    scores, members = facts["scores"], facts.get("members", [])
-    rows: dict[str, Mapping[str, Any]] = {str(member["name"]): member for member in members}
-    rows["ensemble" if members else "model"] = {"test_mse": scores["mse"], "test_mae": scores["mae"]}
-    rows["seasonal naive"] = {"test_mse": scores["naive_mse"], "test_mae": scores["naive_mae"]}
-    columns = ["weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"]
-    return pd.DataFrame.from_dict(rows, orient="index").reindex(columns=columns)
 
 
 def model_card(facts: Mapping[str, Any]) -> str:

@@ -56,8 +56,18 @@ def read_later(state: FittedState, data: object) -> tuple[CheckedFrame, Layout]:
 
 def predict_table(state: FittedState, data: object, *, level: Sequence[float], future: object, adaptive: bool) -> Any:
     """Return the forecast after the last row of `data`, or of the rows known so far, as the same kind of table."""
-    levels = check_levels(level)
     table, layout = (state.recent, state.layout) if data is None else read_later(state, data)
+    point, bounds = forecast_frames(state, table, level=level, future=future, adaptive=adaptive)
+    lower = {f"lo-{one:g}": low for one, (low, _) in reversed(bounds.items())}
+    upper = {f"hi-{one:g}": high for one, (_, high) in bounds.items()}
+    return layout.render(point, {**lower, **upper})
+
+
+def forecast_frames(
+    state: FittedState, table: CheckedFrame, *, level: Sequence[float], future: object, adaptive: bool
+) -> tuple[pd.DataFrame, dict[float, tuple[pd.DataFrame, pd.DataFrame]]]:
+    """Return the forecast after the last row of the table, and the bounds of each level in rising order, as frames."""
+    levels = check_levels(level)
     if len(table) < state.lookback:
         raise InputError(f"a forecast needs {state.lookback} rows, the frame has {len(table)}")
     seen, unchanged = table.last(state.lookback), state.unchanged(table)
@@ -75,9 +85,7 @@ def predict_table(state: FittedState, data: object, *, level: Sequence[float], f
     def framed(values: Float64[np.ndarray, "h n"]) -> pd.DataFrame:
         return pd.DataFrame(values, index=ahead, columns=list(state.roles.targets))
 
-    lower = {f"lo-{one:g}": framed(point - radii[one]) for one in levels[::-1]}
-    upper = {f"hi-{one:g}": framed(point + radii[one]) for one in levels}
-    return layout.render(framed(point), {**lower, **upper})
+    return framed(point), {one: (framed(point - half), framed(point + half)) for one, half in radii.items()}
 
 
 def forecast_next(

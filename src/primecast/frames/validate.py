@@ -97,6 +97,7 @@ def check_frame(df: pd.DataFrame, *, missing: str) -> CheckedFrame:
         raise InputError("the frame has no columns; give one numeric column per channel")
     values = to_numbers(df.sort_index())  # at most a reversal: any other disorder is refused above
     frame = pd.DataFrame(values, index=index, columns=df.columns)
+    frame.attrs = df.attrs  # units, for pictures
     _check_values(frame, missing)
     return CheckedFrame(_fill(frame, missing), frame.isna().to_numpy())
 

@@ -4,6 +4,12 @@
     layers   = post-norm transformer blocks over the n + m tokens, then one more LayerNorm
     forecast = Linear(d -> h) of each channel's token, brought back to the level of the window
 
+Instance normalization hides the level of a window from the model. norm="level" normalizes in the same way and tells the
+model the level: the window's mean and log standard deviation enter each channel's token by a linear map, and a learned
+multiple of the mean, one number per channel and step, is added to the forecast. Both start at zero. So a channel can
+return to its long-run mean. `linear_skip` adds a linear map of the normalized window to the forecast, shared by all
+channels and started at zero, so that the layers learn only what a linear forecast leaves.
+
 No position, no channel identity: permuting the channels permutes the forecast, and no parameter knows n; unless
 `channel_embeddings` adds a learned vector to each token, the plain way to let a model know its channels.
 Liu et al., "iTransformer: Inverted Transformers Are Effective for Time Series Forecasting", ICLR 2024.
@@ -30,7 +36,8 @@ from primecast.nn.primer_layers import PairFeatures
 class ITransformer(nn.Module):
     """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n); it reads the past l time features.
 
-    d_ff is d_model when None. norm: see layers.NORMS. mechanism, modulate, zero_output: see MultiHeadAttention.
+    d_ff is d_model when None. norm: see layers.NORMS, and "level", above. mechanism, modulate, zero_output: see
+    MultiHeadAttention.
     channel_embeddings: a vector for each token, time features included, learned from zero, added to its embedding.
     primer: None, a kind, a mapping of Primer arguments, a callable or a Primer; one primer serves all layers.
     """
@@ -49,6 +56,7 @@ class ITransformer(nn.Module):
         dropout: float = 0.1,
         activation: str = "gelu",
         norm: str = "instance",
+        linear_skip: bool = False,
         mechanism: str = "dot",
         modulate: str = "kv",
         zero_output: bool = False,
@@ -59,7 +67,7 @@ class ITransformer(nn.Module):
         self.channels = channels
         self.lookback = lookback
         self.n_time_features = n_time_features
-        self.norm = WindowNorm(norm, channels)
+        self.norm = WindowNorm("instance" if norm == "level" else norm, channels)
         self.embed = nn.Linear(lookback, d_model)
         self.vectors = nn.Parameter(torch.zeros(channels + n_time_features, d_model)) if channel_embeddings else None
         self.dropout = Dropout(dropout)
@@ -81,6 +89,9 @@ class ITransformer(nn.Module):
         self.primer = build_primer(
             primer, length=lookback, d_model=d_model, n_heads=n_heads, tokens=tokens, layers=n_layers
         )
+        self.level = _zeros(nn.Linear(2, d_model, bias=False)) if norm == "level" else None
+        self.reversion = nn.Parameter(torch.zeros(horizon, channels)) if norm == "level" else None
+        self.skip = _zeros(nn.Linear(lookback, horizon, bias=False)) if linear_skip else None
 
     def forward(
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
@@ -100,8 +111,21 @@ class ITransformer(nn.Module):
                     f"the model was made for {self.n_time_features} calendar features, the windows came without"
                 )
             tokens = tokens + self.vectors
+        mean = x.mean(1, keepdim=True)
+        if self.level is not None:
+            std = ((x - mean).square().mean(1, keepdim=True) + 1e-5).sqrt()
+            told = self.level(torch.cat([mean, std.log()], dim=1).mT)
+            tokens = torch.cat([tokens[:, : self.channels] + told, tokens[:, self.channels :]], dim=1)
         z = self.dropout(tokens)
         for depth, block in enumerate(self.blocks):
             z = block(z, prime=None if prime is None else prime.layer(depth))
         forecast = self.head(self.norm_out(z[:, : self.channels]))
-        return restore(forecast.mT)
+        if self.skip is not None:
+            forecast = forecast + self.skip(normal.mT)
+        restored = restore(forecast.mT)
+        return restored if self.reversion is None else restored + self.reversion * mean
+
+
+def _zeros(layer: nn.Linear) -> nn.Linear:
+    nn.init.zeros_(layer.weight)
+    return layer

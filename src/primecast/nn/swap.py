@@ -12,7 +12,7 @@ at F = 1, so that a trained model forecasts what it did until it is trained furt
 A feed reaches only the calls inside the `with`, in its own thread. A call without a feed is an error, and so is a feed
 that no attention reads: both would be standard attention, unnoticed. `priming(model, None)` asks for that explicitly.
 
-Classes other than nn.MultiheadAttention need an adapter, see swap_adapters.py.
+Classes other than nn.MultiheadAttention and those of swap_huggingface.py need an adapter, see swap_adapters.py.
 
 Letters: b batch, n tokens, d model width, l length of a series.
 """
@@ -28,11 +28,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.attention import MODULATE, Prime
 from primecast.nn.primer import Primer, build_primer
 from primecast.nn.primer_layers import PairFeatures
 from primecast.nn.swap_adapters import MULTIHEAD, Adapter, Attend, Forward
+from primecast.nn.swap_huggingface import HUGGING_FACE
 
 IDENTITY: Mapping[str, object] = {"kind": "full", "base": "identity", "gain": 0.0}
 """A primer that starts at F = 1: the swapped model starts as what it was."""
@@ -240,23 +241,23 @@ def swap_attention(
     modulate: what a primer modulates: "k", "v" or "kv".
     series:   the arguments of the model's `forward` -> series (b, n, l); the model then feeds itself. Without it, feed
               by `priming`, which takes precedence over `series`, or pass `prime=` to a swapped module that you call.
-    adapters: for classes that have none here; they come before that of nn.MultiheadAttention.
+    adapters: for classes that have none here; they come before those that are ready.
     where:    (path, module) -> whether to swap it.
 
     Example, for a model of windows (b, l, n) whose tokens are channels:
 
         print(swap_attention(model, length=96, series=lambda x: x.mT))
     """
-    if modulate not in MODULATE:
-        raise unknown("modulate", modulate, MODULATE)
-    found = list(_find(model, (*adapters, MULTIHEAD), where))
+    check_known("modulate", modulate, MODULATE)
+    known = (*adapters, MULTIHEAD, *HUGGING_FACE)
+    found = list(_find(model, known, where))
     if not found:
-        raise InputError(f"no attention to swap in {type(model).__name__}: {_why_none(model, (*adapters, MULTIHEAD))}")
+        raise InputError(f"no attention to swap in {type(model).__name__}: {_why_none(model, known)}")
     shapes = [adapter.shape(module) for _, module, adapter in found]
     primers, numbers = _make_primers(primer, shapes, length=length, tokens=tokens, share=share)
     anchor = next(model.parameters(), None)
     if anchor is not None and anchor.is_floating_point():
-        primers.to(device=anchor.device, dtype=anchor.dtype)
+        primers.to(anchor)
     feed = Feed(primers, bare)
     places: list[Place] = []
     with ExitStack() as undo:  # a failure on the way leaves the model as it was
@@ -308,7 +309,7 @@ def _find(
         adapter = next((adapter for adapter in adapters if adapter.fits(module)), None)
         if adapter is None or not where(path, module) or "prime_place" in vars(adapter.part(module)):
             continue
-        reason = adapter.refuse(module)
+        reason = adapter.objection(module)
         if reason:
             raise InputError(f"{path or type(module).__name__} cannot be swapped: {reason}; leave it out by where=")
         yield path, module, adapter
@@ -317,8 +318,7 @@ def _find(
 def _why_none(model: nn.Module, adapters: Sequence[Adapter]) -> str:
     fits = [(path or "the model itself", a, m) for path, m in model.named_modules() for a in adapters if a.fits(m)]
     if not fits:
-        names = sorted({type(module).__name__ for module in model.modules()})
-        return "it has no nn.MultiheadAttention and nothing that an adapter fits; its modules are " + ", ".join(names)
+        return f"no adapter fits any of its modules: {', '.join(sorted({type(m).__name__ for m in model.modules()}))}"
     swapped = {path: "prime_place" in vars(adapter.part(module)) for path, adapter, module in fits}
     if all(swapped.values()):
         return f"{', '.join(swapped)} has been swapped already; undo() of its report restores it"

@@ -1,14 +1,17 @@
 """Adapters: where a class of modules keeps its attention, and its `forward` with `attend` in the place of that.
 
-nn.MultiheadAttention, alone or inside nn.TransformerEncoder and its like, has an adapter here. For any other class
-write an `Adapter`; `of_heads` and `of_tokens` write its `forward` for the two common designs. swap.py uses them.
+nn.MultiheadAttention, alone or inside nn.TransformerEncoder and its like, has an adapter here, classes of Hugging Face
+in swap_huggingface.py. For any other class write an `Adapter`; `HeadsForward` and `TokensForward` are its `forward` for
+the two common designs. swap.py uses them.
 
 Letters: b batch, h heads, i query token, j key token, n tokens, k head size, d = h k.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import torch
@@ -17,13 +20,22 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
-from primecast.nn.attention import Prime, attend, attention_weights, check_prime, join_heads, pair_mix, split_heads
+from primecast.nn.attention import (
+    PositionFn,
+    Prime,
+    attend,
+    attention_weights,
+    check_prime,
+    join_heads,
+    pair_mix,
+    split_heads,
+)
 from primecast.nn.dropout import drop
 
 
 @dataclass(frozen=True, eq=False)
 class Attend:
-    """`attend` with the primer of one module filled in: what the `forward` of an adapter is given."""
+    """`primecast.attend` with the primer of one module filled in: what the `forward` of an adapter is given."""
 
     name: str
     prime: Prime | Tensor | None
@@ -38,20 +50,51 @@ class Attend:
         mask: Bool[Tensor, "#b #h i j"] | None = None,
         bias: Float[Tensor, "#b #h i j"] | None = None,
         dropout: float = 0.0,
-        need_weights: bool = False,
-    ) -> tuple[Float[Tensor, "b h i k"], Float[Tensor, "b h i j"] | None]:
+        position: PositionFn | None = None,
+    ) -> Float[Tensor, "b h i k"]:
+        """Return what `primecast.attend` returns: the mixed values alone."""
+        primed = self._primed(q, k)
+        return attend(q, k, v, **primed, mask=mask, bias=bias, dropout=dropout, position=position)
+
+    def with_weights(
+        self,
+        q: Float[Tensor, "b h i k"],
+        k: Float[Tensor, "b h j k"],
+        v: Float[Tensor, "b h j k"],
+        *,
+        mask: Bool[Tensor, "#b #h i j"] | None = None,
+        bias: Float[Tensor, "#b #h i j"] | None = None,
+        dropout: float = 0.0,
+        position: PositionFn | None = None,
+    ) -> tuple[Float[Tensor, "b h i k"], Float[Tensor, "b h i j"]]:
+        """Return the mixed values and the weights, after dropout as in torch; slower, since the weights are formed."""
+        primed = self._primed(q, k)
+        weights = drop(attention_weights(q, k, **primed, mask=mask, bias=bias, position=position), dropout)
+        return pair_mix(weights, v, **primed), weights.to(v.dtype)
+
+    def _primed(self, q: Tensor, k: Tensor) -> dict[str, Any]:
         primed: dict[str, Any] = {"prime": self.prime, "modulate": self.modulate}
         try:
             check_prime(q, k, **primed)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from error
-        if not need_weights:
-            return attend(q, k, v, **primed, mask=mask, bias=bias, dropout=dropout), None
-        weights = drop(attention_weights(q, k, **primed, mask=mask, bias=bias), dropout)
-        return pair_mix(weights, v, **primed), weights.to(v.dtype)
+        return primed
 
 
 Forward = Callable[..., Any]
+
+
+# Functions with names, not lambdas: a swapped model is pickled with its adapter.
+def _all(module: Any) -> bool:
+    return True
+
+
+def _never(module: Any, others: dict[str, Any]) -> bool:
+    return False
+
+
+def _no_objection(module: Any) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -61,10 +104,11 @@ class Adapter:
     target:   the class, or the end of its dotted name, so that its package need not be imported.
     shape:    the module -> width of all heads together, number of heads.
     forward:  (module, attend, ...) -> what the module's own `forward` returns for the arguments after these two.
-              `attend(q, k, v, mask=, bias=, dropout=, need_weights=)` takes (b, h, n, k), as `primecast.attend` does,
-              and returns the mixed values and the weights (None without need_weights).
+              `attend` takes and returns what `primecast.attend` does, with the primer filled in; `attend.with_weights`
+              also returns the weights. The names in `forward.attributes`, if it has that, are looked up at the swap.
     at:       name of the submodule whose `forward` it replaces: the function between the projections. Empty: itself.
     switches: attributes of that submodule to be set while it is swapped, for instance to turn off a shortcut around it.
+    when:     the module -> whether it is one of those meant; the others are passed over.
     refuse:   the module -> why it cannot be swapped, or None.
     """
 
@@ -73,17 +117,40 @@ class Adapter:
     forward: Forward
     at: str = ""
     switches: Mapping[str, object] = field(default_factory=dict)
-    refuse: Callable[[Any], str | None] = lambda module: None
+    when: Callable[[Any], bool] = _all
+    refuse: Callable[[Any], str | None] = _no_objection
 
     def fits(self, module: nn.Module) -> bool:
         if not isinstance(self.target, str):
-            return isinstance(module, self.target)
+            return isinstance(module, self.target) and self.when(module)
         names = (f".{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__)
-        return any(name.endswith(f".{self.target}") for name in names)
+        return any(name.endswith(f".{self.target}") for name in names) and self.when(module)
 
     def part(self, module: nn.Module) -> nn.Module:
         """Return what of the module is swapped."""
-        return module.get_submodule(self.at) if self.at else module
+        try:
+            return module.get_submodule(self.at)
+        except AttributeError:
+            raise _unknown_name("submodule", module, self.at) from None
+
+    def objection(self, module: nn.Module) -> str | None:
+        """Return why the module cannot be swapped, or None; names that it has not are found here, not in `forward`."""
+        part = self.part(module)
+        for name in (*getattr(self.forward, "attributes", ()), *self.switches):
+            if not hasattr(part, name):
+                return f"in its adapter, {_unknown_name('attribute', part, name)}"
+        try:
+            width, heads = self.shape(module)
+        except AttributeError as error:
+            return f"the shape of its adapter fails: {error}"
+        if heads < 1 or width % heads:
+            return f"the shape of its adapter gives width {width} and {heads} heads, which do not divide it"
+        return self.refuse(module)
+
+
+def _unknown_name(what: str, module: nn.Module, name: str) -> InputError:
+    names = {**vars(module), **dict(module.named_children()), **dict(module.named_parameters(recurse=False))}
+    return unknown(f"{what} of {type(module).__name__}", name, [own for own in names if not own.startswith("_")])
 
 
 # ---------------------------------------------------------------- the two common designs
@@ -91,70 +158,128 @@ class Adapter:
 LAYOUTS = ("b h n k", "b n h k")
 
 
-def of_heads(
-    *,
-    layout: str = "b h n k",
-    names: tuple[str, str, str] = ("q", "k", "v"),
-    dropout: str | None = None,
-    scale: Callable[[Any], float | None] = lambda module: None,
-    returns: Callable[[Tensor, Tensor | None], Any] = lambda out, weights: out,
-) -> Forward:
-    """Return a forward for attention whose first arguments are projected queries, keys and values, split into heads.
+def output(out: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the output alone, as most modules do."""
+    return out
 
-    layout:  of the three and of the result. names: of the three, for callers that use them.
+
+def output_and_weights(out: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return both, as modules do that can be asked for their weights."""
+    return out, weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsForward:
+    """The forward of attention whose first arguments are projected queries, keys and values, split into heads.
+
+    layout:  of the three and of the result.
     dropout: name of the attribute with the dropout rate or the nn.Dropout.
-    scale:   the module -> the factor of its scores; None is 1 / sqrt(k).
+    scale:   name of the attribute with the factor of the scores; None is 1 / sqrt(k).
     returns: mixed values and None -> what the module returns.
     """
-    if layout not in LAYOUTS:
-        raise unknown("layout", layout, LAYOUTS)
 
-    def transpose(x: Tensor) -> Tensor:
-        return x if layout == LAYOUTS[0] else x.transpose(1, 2)
+    layout: str = "b h n k"
+    dropout: str | None = None
+    scale: str | None = None
+    returns: Callable[[Tensor, Tensor | None], Any] = output
 
-    def forward(module: nn.Module, attend: Attend, *args: Any, **named: Any) -> Any:
-        _refuse_others(module, args[3:], {name: value for name, value in named.items() if name not in names})
-        q, k, v = (transpose(x) for x in (*args[:3], *(named[name] for name in names[len(args) : 3])))
-        factor = scale(module)
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise unknown("layout", self.layout, LAYOUTS)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.dropout, self.scale) if name is not None)
+
+    def __call__(self, module: nn.Module, attend: Attend, *args: Any, **named: Any) -> Any:
+        (q, k, v), others = _first(3, module, args, named)
+        refuse_others(module, others)
+        q, k, v = (self._transpose(x) for x in (q, k, v))
+        factor = None if self.scale is None else getattr(module, self.scale)
         if factor is not None:
             q = q * (factor * math.sqrt(q.shape[-1]))
-        mixed, _ = attend(q, k, v, dropout=_dropout_rate(module, dropout))
-        return returns(transpose(mixed), None)
+        mixed = attend(q, k, v, dropout=_dropout_rate(module, self.dropout))
+        return self.returns(self._transpose(mixed), None)
 
-    return forward
+    def _transpose(self, x: Tensor) -> Tensor:
+        return x if self.layout == LAYOUTS[0] else x.transpose(1, 2)
 
 
-def of_tokens(
-    *,
-    query: str,
-    key: str,
-    value: str,
-    out: str,
-    heads: str,
-    tokens: str = "x",
-    dropout: str | None = None,
-    returns: Callable[[Tensor, Tensor | None], Any] = lambda out, weights: out,
-) -> Forward:
-    """Return a forward for self-attention whose first argument is tokens (b, n, d), which it projects itself.
+@dataclass(frozen=True, kw_only=True)
+class TokensForward:
+    """The forward of self-attention whose first argument is tokens (b, n, d), which it projects itself.
 
-    query, key, value, out, heads: names of the attributes with the projections and the number of heads.
-    tokens: name of the first argument, for callers that use it. dropout, returns: as in `of_heads`.
+    query, key, value, heads: names of the attributes with the projections and the number of heads.
+    out:     name of the output projection; None: there is none, the heads are joined and returned.
+    dropout: name of the attribute with the dropout rate or the nn.Dropout.
+    mask:    name of the argument with a mask that broadcasts to (b, h, i, j): True where i may attend to j, or numbers
+             that are added to the scores. Without it a call with a mask is refused.
+    ignored: names of arguments that do not change what is computed; any other one that is given is refused.
+    weights: (the module, its other arguments) -> whether the weights are wanted; it takes out the arguments it reads.
+    returns: output, weights or None -> what the module returns.
     """
 
-    def forward(module: nn.Module, attend: Attend, *args: Any, **named: Any) -> Any:
-        x, *rest = args or (named.pop(tokens),)
-        _refuse_others(module, rest, named)
-        q, k, v = (split_heads(getattr(module, name)(x), getattr(module, heads)) for name in (query, key, value))
-        mixed, _ = attend(q, k, v, dropout=_dropout_rate(module, dropout))
-        return returns(getattr(module, out)(join_heads(mixed)), None)
+    query: str
+    key: str
+    value: str
+    heads: str
+    out: str | None = None
+    dropout: str | None = None
+    mask: str | None = None
+    ignored: tuple[str, ...] = ()
+    weights: Callable[[Any, dict[str, Any]], bool] = _never
+    returns: Callable[[Tensor, Tensor | None], Any] = output
 
-    return forward
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        names = (self.query, self.key, self.value, self.heads, self.out, self.dropout)
+        return tuple(name for name in names if name is not None)
+
+    def __call__(self, module: nn.Module, attend: Attend, *args: Any, **named: Any) -> Any:
+        (x,), others = _first(1, module, args, named)
+        masks = {} if self.mask is None else _masks(others.pop(self.mask, None))
+        wanted = self.weights(module, others)
+        refuse_others(module, others, self.ignored)
+        heads = getattr(module, self.heads)
+        q, k, v = (split_heads(getattr(module, name)(x), heads) for name in (self.query, self.key, self.value))
+        rate = _dropout_rate(module, self.dropout)
+        weights: Tensor | None = None
+        if wanted:
+            mixed, weights = attend.with_weights(q, k, v, dropout=rate, **masks)
+        else:
+            mixed = attend(q, k, v, dropout=rate, **masks)
+        out = join_heads(mixed)
+        return self.returns(out if self.out is None else getattr(module, self.out)(out), weights)
 
 
-def _refuse_others(module: nn.Module, rest: Sequence[Any], named: Mapping[str, Any]) -> None:
+def _first(
+    count: int, module: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the first arguments of the module's own `forward`, and the others by name."""
+    names = _parameters(type(module).__mro__[1])  # its class is a subclass of what it was
+    extra = (f"argument {number}" for number in range(len(names), len(args)))
+    given = {**dict(zip((*names, *extra), args, strict=False)), **named}
+    missing = [name for name in names[:count] if name not in given]
+    if missing:
+        raise InputError(f"{type(module).__name__} was called without {', '.join(missing)}")
+    return [given.pop(name) for name in names[:count]], given
+
+
+@cache
+def _parameters(kind: type[nn.Module]) -> tuple[str, ...]:
+    _, *own = signature(kind.forward).parameters.values()
+    return tuple(one.name for one in own if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+
+
+def _masks(mask: Tensor | None) -> dict[str, Any]:
+    if mask is None:
+        return {}
+    return {"mask" if mask.dtype == torch.bool else "bias": mask}
+
+
+def refuse_others(module: nn.Module, others: Mapping[str, Any], ignored: tuple[str, ...] = ()) -> None:
     """Refuse further arguments: a mask that the adapter does not understand must not be ignored."""
-    others = {f"argument {place}": value for place, value in enumerate(rest, start=1)} | dict(named)
-    given = [name for name, value in others.items() if isinstance(value, Tensor) or bool(value)]
+    given = [name for name, value in others.items() if name not in ignored and (isinstance(value, Tensor) or value)]
     if given:
         raise InputError(
             f"{type(module).__name__} was called with {', '.join(given)} beside its tokens, which the adapter does not "
@@ -202,7 +327,11 @@ def _multihead(
         bias = padding if bias is None else bias + padding
 
     rate = module.dropout if module.training else 0.0
-    mixed, weights = attend(q, k, v, bias=bias, dropout=rate, need_weights=need_weights)
+    weights: Tensor | None = None
+    if need_weights:
+        mixed, weights = attend.with_weights(q, k, v, bias=bias, dropout=rate)
+    else:
+        mixed = attend(q, k, v, bias=bias, dropout=rate)
     out = module.out_proj(join_heads(mixed))
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)

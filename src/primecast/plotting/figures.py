@@ -15,91 +15,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-PAST, AHEAD = "#4a4a4a", "#d1495b"
-COLORS = {
-    "standard": "#2f6690",
-    "prime": AHEAD,
-    "prime-table": "#e09f3e",
-    "standard, channel embeddings": "#81a4cd",
-    "random": "#4a4a4a",
-    "lead-lag": "#e09f3e",
-    "instantaneous": "#55a630",
-    "full": AHEAD,
-}
-"""One color for each attention and for the features of a primer in all figures; others take matplotlib's own."""
-
-
-def readable(name: str) -> str:
-    """Return a channel name with the units that the published Weather file holds as replacement characters restored.
-
-    The names themselves stay as published: they are part of the data set's fingerprint.
-
-    >>> readable("SWDR (W/m\ufffd)"), readable("PAR (\ufffdmol/m\ufffd/s)")
-    ('SWDR (W/m²)', 'PAR (µmol/m²/s)')
-    """
-    return name.replace("\ufffdmol", "µmol").replace("/m\ufffd", "/m²").replace("\ufffd", "")
-
-
-def _short(name: str, most: int = 20) -> str:
-    name = readable(name)
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def _finish(axis: Axes, *, grid: bool = False, **labels: str) -> None:
-    """Set the labels of the axes by matplotlib's names, such as xlabel, and leave out the frame above and right."""
-    axis.set(**labels)
-    axis.spines[["top", "right"]].set_visible(False)
-    if grid:
-        axis.grid(alpha=0.25)
-
-
-def _legend_above(figure: Figure, axis: Axes, *, columns: int = 4) -> None:
-    handles, names = axis.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=min(columns, len(names)), frameon=False, fontsize=8)
-
-
-# ---------------------------------------------------------------- a forecast
-
-
-def forecast_figure(
-    past: pd.DataFrame,
-    forecast: pd.DataFrame,
-    lower: pd.DataFrame | None = None,
-    upper: pd.DataFrame | None = None,
-    truth: pd.DataFrame | None = None,
-    *,
-    channels: Sequence[str],
-    units: Mapping[str, str] | None = None,
-    level: float = 80,
-) -> Figure:
-    """Draw one row per channel: observed values and forecast on one time axis.
-
-    lower, upper: bounds of the prediction interval of `level` percent, drawn as a band. truth: what was observed after
-    the forecast origin, for an origin in the past.
-    """
-    names = list(channels)
-    figure = Figure(figsize=(9, 1.9 * len(names) + 0.9), layout="constrained")
-    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
-
-    def joined(frame: pd.DataFrame) -> pd.DataFrame:
-        return pd.concat([past[names].iloc[-1:], frame[names]])
-
-    for axis, channel in zip(axes, names, strict=True):
-        axis.plot(past[channel], color=PAST, linewidth=1.2, label="observed")
-        if lower is not None and upper is not None:
-            low, high = joined(lower)[channel], joined(upper)[channel]
-            axis.fill_between(low.index, low, high, color=AHEAD, alpha=0.2, linewidth=0, label=f"{level:g} % interval")
-        if truth is not None:
-            axis.plot(joined(truth)[channel], color=PAST, linewidth=1.2, linestyle="--", label="truth")
-        axis.plot(joined(forecast)[channel], color=AHEAD, linewidth=1.8, label="forecast")
-        axis.axvline(past.index[-1], color=PAST, linewidth=0.6, linestyle=":")
-        axis.margins(x=0.01)
-        unit = (units or {}).get(channel)
-        _finish(axis, ylabel=f"{channel}\n({unit})" if unit else channel)
-    _legend_above(figure, axes[0])
-    axes[-1].tick_params(axis="x", rotation=20)
-    return figure
-
+from primecast.plotting.style import AHEAD, COLORS, PAST, finish, legend_above, readable, short
 
 # ---------------------------------------------------------------- maps of pairs
 
@@ -147,8 +63,8 @@ def _name_tokens(axis: Axes, names: Sequence[str], *, rows: bool = True) -> None
     """Label both axes with the token names, small enough for all to be read."""
     size = 7 if len(names) <= 13 else 6
     places = np.arange(len(names))
-    axis.set_xticks(places, [_short(name) for name in names], rotation=90, fontsize=size)
-    axis.set_yticks(places, [_short(name) for name in names] if rows else [], fontsize=size)
+    axis.set_xticks(places, [short(name) for name in names], rotation=90, fontsize=size)
+    axis.set_yticks(places, [short(name) for name in names] if rows else [], fontsize=size)
     if not rows:
         axis.tick_params(axis="y", left=False)
 
@@ -202,8 +118,8 @@ def curve_figure(
         if levels and column in levels:
             text, value = levels[column]
             axis.axhline(value, color=PAST, linestyle=":", linewidth=1, label=text)
-        _finish(axis, grid=True, xlabel=x, ylabel=label)
-    _legend_above(figure, max(axes, key=lambda axis: len(axis.lines)))
+        finish(axis, grid=True, xlabel=x, ylabel=label)
+    legend_above(figure, max(axes, key=lambda axis: len(axis.lines)))
     return figure
 
 
@@ -236,8 +152,8 @@ def trade_figure(
             for point, place in there[there.index.isin(labeled)].iterrows()
         ]
         axis.margins(x=0.08, y=0.08)
-        _finish(axis, grid=True, xlabel=cost_label, ylabel=label)
-    _legend_above(figure, axes[0])
+        finish(axis, grid=True, xlabel=cost_label, ylabel=label)
+    legend_above(figure, axes[0])
     figure.draw_without_rendering()
     for axis, texts in notes.items():
         _spread_labels(axis, texts)
@@ -286,8 +202,8 @@ def agreement_figure(frame: pd.DataFrame, *, label: str) -> Figure:
                 color=COLORS.get(str(hue)),
                 label=str(hue),
             )
-        _finish(axis, grid=True, title=name, xlabel=f"{label}, the paper", ylabel=f"{label}, measured")
-    _legend_above(figure, figure.axes[0])
+        finish(axis, grid=True, title=name, xlabel=f"{label}, the paper", ylabel=f"{label}, measured")
+    legend_above(figure, figure.axes[0])
     return figure
 
 
@@ -303,14 +219,14 @@ def bar_figure(panels: Mapping[str, pd.DataFrame], *, label: str) -> Figure:
             shift = (number - (len(frame.columns) - 1) / 2) * width
             axis.bar(places + shift, frame[column], width, label=str(column), color=COLORS.get(str(column)))
         few = len(panels) == 1 and len(frame) <= 5
-        names = [_short(str(name)) for name in frame.index]
+        names = [short(str(name)) for name in frame.index]
         axis.set_xticks(places, names, rotation=0 if few else 90, fontsize=9 if few else 7)
         axis.axhline(0, color=PAST, linewidth=0.6)
         axis.set_title(title, fontsize=9)
         axis.margins(x=0.02)
-        _finish(axis)
+        finish(axis)
     axes[0].set_ylabel(label)
-    _legend_above(figure, axes[0])
+    legend_above(figure, axes[0])
     return figure
 
 
@@ -345,8 +261,8 @@ def example_figure(examples: Sequence[Sequence[Example]]) -> Figure:
             axis.set_title(readable(example.title), fontsize=8)
             axis.ticklabel_format(axis="y", useOffset=False)
             axis.tick_params(labelsize=7)
-            _finish(axis)
-    _legend_above(figure, grid[0, 0], columns=6)
+            finish(axis)
+    legend_above(figure, grid[0, 0], columns=6)
     for axis in grid[-1]:
         axis.set_xlabel("steps from the forecast origin", fontsize=8)
     return figure

@@ -9,8 +9,8 @@ Letters: w windows.
 """
 
 import json
+import math
 import shutil
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,17 +22,31 @@ from jaxtyping import Int64
 from torch import Tensor, nn
 
 from primecast.errors import InputError
-from primecast.storage.atomic import refuse_os_errors
-from primecast.storage.tensors import checksum, describe_tensors, load_tensors, save_tensors
+from primecast.storage.atomic import clear_temporaries, lock_folder, refuse_os_errors
+from primecast.storage.tensors import (
+    LARGEST_HEADER,
+    checksum,
+    count_bytes,
+    describe_tensor,
+    describe_tensors,
+    load_tensors,
+    save_tensors,
+)
 from primecast.training.distributed import ProcessGroup
 from primecast.training.optimizer import Adam
 from primecast.training.settings import TrainingSettings
 
 STATE_FILE, PREVIOUS_FILE = "state.safetensors", "state.previous.safetensors"
-STATE_FORMAT = "3"
-"""Of what is written; states of other formats are refused."""
+STATE_FORMAT = "4"
+"""Of what is written."""
+FORMATS = ("3", STATE_FORMAT)
+"""Of states that can be resumed; 3 lacks the moments of parameters that have had no gradient, and the environment."""
 
 WAY_OUT = "give another folder, or delete that file to begin anew"
+
+
+class FolderInUseError(InputError):
+    """Another process trains with this folder."""
 
 
 class DamagedStateError(InputError):
@@ -86,6 +100,29 @@ class TrainingProgress:
     def from_json(cls, text: str) -> "TrainingProgress":
         values = json.loads(text)
         return cls(**values | {"rows": [EpochRow(**row) for row in values["rows"]]})
+
+    def is_possible(self, settings: TrainingSettings, *, steps: int) -> bool:
+        """Return whether a run with so many steps in each epoch can have come to these numbers."""
+        counts = [self.epoch, self.step, self.windows, self.steps, self.failures, self.best_epoch]
+        counts += [row.epoch for row in self.rows]
+        others = [self.loss_sum, self.seconds]
+        others += [number for row in self.rows for name, number in vars(row).items() if name != "epoch"]
+        if not all(type(count) is int for count in counts):
+            return False
+        if not all(isinstance(number, float) and math.isfinite(number) for number in others):
+            return False
+        again = TrainingProgress()
+        for row in self.rows:
+            if again.finished or row.epoch != again.epoch:
+                return False
+            again.end_epoch(row, epochs=settings.epochs, patience=settings.patience)
+        return (
+            all(getattr(self, name) == getattr(again, name) for name in ("epoch", "failures", "best_epoch"))
+            and self.finished is again.finished
+            and self.step in range(1 if self.finished else steps)
+            and self.steps == len(self.rows) * steps + self.step
+            and self.windows in range(self.step, self.step * settings.batch_size + 1)
+        )
 
 
 @dataclass(eq=False)
@@ -143,8 +180,12 @@ class TrainingRun:
         tensors = {**self._tensors(), "generators/shuffle": self.epoch_shuffle}
         for kind, states in generators.items():
             tensors |= {f"generators/dropout/{kind}/{rank}": state for rank, state in enumerate(states)}
-        texts = {"settings": json.dumps(self.description), "progress": json.dumps(asdict(self.progress))}
-        metadata = {"format": STATE_FORMAT, **texts}
+        metadata = {
+            "format": STATE_FORMAT,
+            "settings": json.dumps(self.description),
+            "progress": json.dumps(asdict(self.progress)),
+            "environment": describe_environment(),
+        }
         metadata["sha256"] = checksum(tensors, metadata)
         if self.keeps_newest:
             _keep(folder / STATE_FILE, folder / PREVIOUS_FILE)
@@ -164,28 +205,16 @@ class TrainingRun:
         found = None if self.settings.state is None else self._read_newest(self.settings.state)
         if found is None:
             return False
-        path, tensors, self.progress = found
-        for name in self.optimizer.parameters:
-            if f"moments/{name}/step" in tensors:
-                self.optimizer.moments[name] = self.optimizer.initial_moments(name)
+        tensors, self.progress = found
+        _set_dropout_generators(self.device, tensors, self.group.rank)
+        self.shuffle.set_state(tensors["generators/shuffle"])
         own = self._tensors()
-        here = describe_tensors(own)
-        there = describe_tensors({name: one for name, one in tensors.items() if not name.startswith("generators/")})
-        for name in [*here, *(there.keys() - here.keys())]:  # all of them, before anything is overwritten
-            if here.get(name) != there.get(name):
-                difference = f"{name} is {there.get(name, 'missing')} there, {here.get(name, 'missing')} here"
-                raise InputError(f"{path} is damaged: {difference}; {WAY_OUT}")
-        try:
-            _set_dropout_generators(self.device, tensors, self.group.rank)
-            self.shuffle.set_state(tensors["generators/shuffle"])
-        except (KeyError, RuntimeError, TypeError) as error:
-            raise InputError(f"{path} is damaged: {error}; {WAY_OUT}") from error
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
+        for name in own.keys() & tensors.keys():
+            own[name].copy_(tensors[name])
         return True
 
-    def _read_newest(self, folder: Path) -> tuple[Path, dict[str, Tensor], TrainingProgress] | None:
-        """Return path, tensors and progress of the state; of the one before it where the newest is damaged."""
+    def _read_newest(self, folder: Path) -> tuple[dict[str, Tensor], TrainingProgress] | None:
+        """Return tensors and progress of the state; of the one before it where the newest is damaged."""
         path = folder / STATE_FILE
         found, damage = None, None
         if path.exists():
@@ -203,12 +232,13 @@ class TrainingRun:
         if damage is not None and self.group.is_main:
             warnings.warn(f"{damage}; continuing with the state before it, {path}", stacklevel=4)
         self.keeps_newest = damage is None
-        return path, *found
+        return found
 
     def _read(self, path: Path) -> tuple[dict[str, Tensor], TrainingProgress]:
         """Return the tensors and the progress in a file, once it is certain that they are whole and this run's."""
+        kinds = describe_tensors(self._tensors())
         try:
-            tensors, metadata = load_tensors(path)
+            tensors, metadata = load_tensors(path, largest=count_bytes(kinds.values()) + LARGEST_HEADER)
         except InputError as error:
             raise DamagedStateError(str(error)) from error
         digest = metadata.pop("sha256", None)
@@ -216,7 +246,7 @@ class TrainingRun:
             raise DamagedStateError(f"{path} is not the state of a training run")
         if digest not in (None, checksum(tensors, metadata)):
             raise DamagedStateError(f"{path} is damaged: its checksum does not match its content")
-        if digest is None or metadata.get("format") != STATE_FORMAT:
+        if digest is None or metadata.get("format") not in FORMATS:
             raise InputError(f"{path} was written by another version of primecast and cannot be resumed; {WAY_OUT}")
         try:
             saved, progress = dict(json.loads(metadata["settings"])), TrainingProgress.from_json(metadata["progress"])
@@ -228,33 +258,70 @@ class TrainingRun:
                 raise InputError(
                     f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {WAY_OUT}"
                 )
+        if not progress.is_possible(self.settings, steps=self.steps):
+            raise DamagedStateError(f"{path} is damaged: no such run can have come to its progress")
+        self._check_tensors(path, tensors, kinds, metadata)
+        self._warn_of_environment(path, metadata)
         return tensors, progress
+
+    def _check_tensors(
+        self, path: Path, tensors: Mapping[str, Tensor], kinds: Mapping[str, str], metadata: Mapping[str, str]
+    ) -> None:
+        """Refuse names, types and shapes other than those of the run, and numbers that no run has there."""
+        there = describe_tensors(tensors)
+        generator = describe_tensor(self.epoch_shuffle)
+        ranks = range(self.group.size)
+        here = {**kinds, "generators/shuffle": generator}
+        here |= {f"generators/dropout/cpu/{rank}": generator for rank in ranks}
+        of_devices = {f"generators/dropout/{device}/{rank}" for device in ("cuda", "mps") for rank in ranks}
+        if metadata["format"] == "3":
+            missing = [name for name in self.optimizer.parameters if f"moments/{name}/step" not in there]
+            here = {name: kind for name, kind in here.items() if name.rpartition("/")[0][8:] not in missing}
+        for name in [*here, *(there.keys() - here.keys() - of_devices)]:
+            if here.get(name) != there.get(name):
+                raise DamagedStateError(
+                    f"{path} is damaged: {name} is {there.get(name, 'missing')} there, {here.get(name, 'missing')} here"
+                )
+        for name, tensor in tensors.items():
+            if name.startswith("moments/") and not tensor.isfinite().all():
+                raise DamagedStateError(f"{path} is damaged: {name} holds values that are not finite numbers")
+            if name.startswith("generators/") and name not in of_devices:
+                try:
+                    torch.Generator().set_state(tensor)
+                except RuntimeError as error:
+                    raise DamagedStateError(f"{path} is damaged: {name} is no state of a random generator") from error
+
+    def _warn_of_environment(self, path: Path, metadata: Mapping[str, str]) -> None:
+        here = describe_environment()
+        there = metadata.get("environment", here)
+        if there != here and self.group.is_main:
+            warnings.warn(
+                f"{path} was written with {there}, this run has {here}: it continues, but its result may differ in "
+                "the last bits from that of a run in one environment",
+                stacklevel=6,
+            )
+
+
+def describe_environment() -> str:
+    """Return what the last bits of a result depend on besides the arguments of a run: two runs of one seed may differ
+    in them where it differs.
+    """
+    return f"torch {torch.__version__} and {torch.get_num_threads()} threads"
 
 
 @contextmanager
 def lock_state_dir(folder: Path | None, group: ProcessGroup) -> Iterator[None]:
-    """Keep other runs out of the folder until the end, however it ends: the system frees locks of dead processes.
-
-    Windows has no such lock: there nothing is kept out.
-    """
+    """Keep other runs out of the folder until the end, however it ends; see `lock_folder`."""
     with ExitStack() as stack:
-        taken = False
+        free = True
         if folder is not None and group.is_main:
-            with refuse_os_errors(f"write into {folder}"):
-                folder.mkdir(parents=True, exist_ok=True)
-                file = stack.enter_context((folder / ".lock").open("a"))
-            if sys.platform != "win32":
-                import fcntl
-
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    taken = True
-        if group.sum(torch.tensor(int(taken))).item():  # known to all, or they would wait for the main process
-            raise InputError(f"the state folder {folder} is in use by another process; give this run one of its own")
+            free = stack.enter_context(lock_folder(folder, wait=False))
+        if group.sum(torch.tensor(int(not free))).item():  # known to all, or they would wait for the main process
+            raise FolderInUseError(
+                f"the state folder {folder} is in use by another process; give this run one of its own"
+            )
         if folder is not None and group.is_main:
-            for stale in folder.glob(f".{STATE_FILE}.*.tmp"):  # of a process killed while it wrote
-                stale.unlink()
+            clear_temporaries(folder, STATE_FILE)
         yield
 
 

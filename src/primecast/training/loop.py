@@ -104,11 +104,12 @@ def fit(
         state=None if state is None else Path(state), save_every=save_every,
     )  # fmt: skip
     target, selected = select_device(device, model), select_parameters(model, parameters)
-    optimizer = Adam(selected, expand_factors(selected, settings.lr_factors))
+    factors = expand_factors(selected, settings.lr_factors)
     group = join(target)
     if keep_blocks:
         keep_large_blocks()
     model.to(target)
+    optimizer = Adam(selected, factors)
     steps = settings.steps(len(train))
     description, parts = describe_run(train, val, loss, settings, group.size), describe_model(model, selected)
     group.check_equal({**description, "model": parts, "save_every": settings.save_every, "state": str(state)})

@@ -37,14 +37,13 @@ class Adam:
     def __init__(self, parameters: Mapping[str, nn.Parameter], factors: Mapping[str, float]) -> None:
         self.parameters = parameters
         self.groups = {f: [name for name in parameters if factors[name] == f] for f in dict.fromkeys(factors.values())}
-        self.moments: dict[str, dict[str, Tensor]] = {}  # of the parameters that have had a gradient
+        self.moments = {name: self._initial_moments(name) for name in parameters}
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
         """Update every parameter that has a gradient, and clear the gradients."""
         for factor, group in self.groups.items():
             gradients = {name: grad for name in group if (grad := self.parameters[name].grad) is not None}
-            self.moments |= {name: self.initial_moments(name) for name in gradients if name not in self.moments}
             moments = [self.moments[name] for name in gradients]
             parameters: list[Tensor] = [self.parameters[name] for name in gradients]
             average, square, steps = ([one[kind] for one in moments] for kind in ("exp_avg", "exp_avg_sq", "step"))
@@ -52,7 +51,7 @@ class Adam:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def initial_moments(self, name: str) -> dict[str, Tensor]:
+    def _initial_moments(self, name: str) -> dict[str, Tensor]:
         """Return the moments of a parameter before its first step."""
         parameter = self.parameters[name]
         step = torch.zeros((), device=parameter.device)

@@ -13,7 +13,7 @@ import pandas as pd
 from primecast.analysis.statistics import Comparison, Summary, cell_counts, compare, summarize
 from primecast.data.catalog import CATALOG
 from primecast.experiments.studies.grid import Variants
-from primecast.plotting.figures import readable
+from primecast.plotting.style import readable
 
 Place = tuple[str, int]
 """A data set and a horizon."""

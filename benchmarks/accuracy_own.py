@@ -1,0 +1,101 @@
+"""primecast's rows of the accuracy benchmark: one fit of quality "good" gives `good`, its first member alone `fast`.
+
+`accuracy.py` starts this file in a process of its own. The Forecaster gets the rows in original units and splits and
+scales them itself; forecasts are made from the same origins as those of the peers, without training anew. Intervals
+are calibrated on the validation rows alone: those that a user gets also know the errors of the test rows.
+
+Letters: m origins, h horizon, n channels, q quantiles.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from jaxtyping import Float
+from torch import nn
+
+import measure
+from accuracy_cells import LOOKBACK, QUANTILES, Cell, load_cell
+from accuracy_peers import cpu_seconds
+from primecast import Forecaster
+from primecast.forecasting.arguments import DESIGNS, QUALITIES
+from primecast.forecasting.intervals import radius
+from primecast.forecasting.prediction import forecast_from
+from primecast.forecasting.state import FittedState
+from primecast.frames.validate import CheckedFrame
+from primecast.training.loop import fit
+
+
+def settings(method: str) -> dict[str, object]:
+    """Return what the forecasts of a quality depend on: the designs of its members."""
+    return {"designs": list(DESIGNS.items())[: QUALITIES[method]]}
+
+
+def intervals(state: FittedState, table: CheckedFrame, cell: Cell) -> tuple[np.ndarray, Float[np.ndarray, "q m h n"]]:
+    """Return the forecasts from the test origins and their quantiles, all scaled."""
+    batch_size = state.arguments.batch_size
+    ahead = forecast_from(state.model, state.builder, table, cell.origins, batch_size=batch_size).forecasts
+    held_out = forecast_from(state.model, state.builder, table, cell.calibration, batch_size=batch_size)
+    errors = held_out.errors(cell.tested)
+    widths = [radius(errors, 100 * abs(2 * level - 1), adaptive=False) if level != 0.5 else 0.0 for level in QUANTILES]
+    signs = np.sign(np.array(QUANTILES) - 0.5)
+    return ahead, np.stack([ahead + sign * width for sign, width in zip(signs, widths, strict=True)])
+
+
+class TimedFit:
+    """`training.loop.fit` that keeps, for each call, the model and the CPU seconds until its end."""
+
+    def __init__(self) -> None:
+        self.models: list[nn.Module] = []
+        self.ends: list[float] = []
+        self.steps: list[int] = []
+
+    def __call__(self, model: nn.Module, train: Any, *others: Any, **options: Any) -> Any:
+        history = fit(model, train, *others, **options)
+        self.models.append(model)
+        self.ends.append(cpu_seconds())
+        self.steps.append(len(history.epochs) * -(-len(train) // options["batch_size"]))
+        return history
+
+
+def run(cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
+    """Write the forecasts of both qualities and return their facts."""
+    timed, began, wall = TimedFit(), cpu_seconds(), time.perf_counter()
+    with patch("primecast.forecasting.fitting.fit", timed):
+        forecaster = Forecaster(horizon=cell.horizon, lookback=LOOKBACK, quality="good", seed=seed, progress="off")
+        forecaster.fit(cell.frame)
+    fitted, state = cpu_seconds(), forecaster.state_
+    assert state.training is not None
+    table = state.training.data
+    first = replace(state, model=timed.models[0].eval(), members=())
+    facts: dict[str, dict[str, Any]] = {}
+    for name, own, trained, steps in (
+        ("good", state, fitted - began, sum(timed.steps)),
+        ("fast", first, timed.ends[0] - began, timed.steps[0]),
+    ):
+        started = cpu_seconds()
+        forecast, quantiles = intervals(own, table, cell)
+        np.savez(folder / f"{name}.npz", forecast=forecast, quantiles=quantiles)
+        facts[name] = {"seconds": trained + cpu_seconds() - started, "steps": steps}
+    weights = {member["name"]: member["weight"] for member in state.facts["members"]}
+    facts["good"] |= {"weights": weights, "wall": time.perf_counter() - wall}
+    return facts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--job", required=True)
+    job = json.loads(parser.parse_args().job)
+    warnings.filterwarnings("ignore")
+    measure.prepare_process()
+    print(json.dumps(run(load_cell(job["set"], job["horizon"]), job["seed"], Path(job["folder"]))))
+
+
+if __name__ == "__main__":
+    main()

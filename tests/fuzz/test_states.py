@@ -1,0 +1,56 @@
+"""Damaged and hostile training states: the run ends with the right weights, or the state is refused in one sentence."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fuzz.outcomes import fuzz, outcome
+from tests.test_resume import interrupted, mse
+from tests.test_training import Tiny, same, train_tiny, weights
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Return the bytes of a state in the middle of a run."""
+    folder = tmp_path_factory.mktemp("state")
+    interrupted(folder, at_call=7)
+    return (folder / "state.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def unbroken() -> Tiny:
+    model = Tiny()
+    train_tiny(model, loss=mse)
+    return model
+
+
+def resume(folder: Path, state: bytes) -> Tiny:
+    """Continue the run with these bytes as its only state."""
+    for path in folder.glob("state*"):
+        path.unlink()
+    (folder / "state.safetensors").write_bytes(state)
+    model = Tiny()
+    train_tiny(model, loss=mse, state=folder)
+    return model
+
+
+def damaged(data: st.DataObject, whole: bytes) -> bytes:
+    """Return the bytes with some of them overwritten, inserted or left out; the header is hit as often as the rest."""
+    changed = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 3))):
+        where = data.draw(
+            st.integers(0, max(0, min(len(changed), data.draw(st.sampled_from([16, 4096, len(whole)]))) - 1))
+        )
+        length = data.draw(st.sampled_from([0, 1, 1, 8, len(changed)]))
+        changed[where : where + length] = data.draw(st.binary(max_size=9))
+    return bytes(changed)
+
+
+@fuzz(few=40)
+@given(st.data())
+def test_a_state_of_changed_bytes(tmp_path: Path, whole: bytes, unbroken: Tiny, data: st.DataObject) -> None:
+    state = damaged(data, whole)
+    model = outcome("states of changed bytes", lambda: resume(tmp_path, state))
+    assert model is None or same(weights(model), weights(unbroken))
