@@ -20,7 +20,7 @@ setup: .venv/.ready
 	touch $@
 
 demo: .venv/.ready
-	$(BIN)/primecast demo
+	$(BIN)/primecast demo --force
 
 test: .venv/.ready
 	$(BIN)/ruff format --check .

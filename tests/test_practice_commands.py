@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def test_stdin_and_files_give_the_same_and_a_packed_table_too(
 ) -> None:
     packed = tmp_path / "plant.csv.gz"
     packed.write_bytes(gzip.compress(csv.read_bytes()))
-    assert call("forecast", packed, *TINY, "--out", tmp_path / "deep" / "forecast.csv") == 0
+    monkeypatch.chdir(tmp_path)  # folders are created in the working folder only
+    assert call("forecast", packed, *TINY, "--out", Path("deep") / "forecast.csv") == 0
     assert capsys.readouterr().out == ""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(csv.read_bytes())))
     assert call("forecast", "-", *TINY, "--out", "-") == 0
@@ -246,7 +248,7 @@ def test_a_report_shows_the_forecast_that_is_written(
     pd.DataFrame({"plan": [40.0] * HORIZON}, index=ahead).to_csv(tmp_path / "plan.csv")
     wave.to_csv(tmp_path / "wave.csv")
     files = [tmp_path / "planned", tmp_path / "wave.csv", "--future", tmp_path / "plan.csv"]
-    assert call("predict", *files, "--out", out, "--report", page) == 0
+    assert call("predict", *files, "--out", out, "--report", page, "--force") == 0
     np.testing.assert_array_equal(shown[-1].forecast["sensor 2"], read(out.read_text())["sensor 2"])
 
 
@@ -367,6 +369,56 @@ def test_a_report_that_cannot_be_made_is_refused_before_training(
     assert capsys.readouterr().err == "primecast: a report needs plotly: pip install 'primecast[report]'\n"
 
 
-def test_no_command_has_more_than_14_options() -> None:
+def test_no_panel_of_the_help_has_more_than_8_options() -> None:
     for command in COMMANDS.values():
-        assert len(inspect.signature(command).parameters) <= 15, command  # one of them is the table
+        options = [one.annotation.__metadata__[0] for one in inspect.signature(command).parameters.values()]
+        panels = Counter(getattr(one, "rich_help_panel", None) for one in options)
+        assert max(panels.values()) <= 8, (command, panels)
+
+
+# ---------------------------------------------------------------- what is written where
+
+
+def test_an_existing_file_is_overwritten_only_when_it_is_asked_for(
+    call: Any, model: Path, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "there.csv"
+    there.write_text("precious")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("precious")
+    for arguments in (
+        ["forecast", csv, *TINY, "--out", there],
+        ["forecast", csv, *TINY, "--report", there],
+        ["train", csv, *TINY, "--save", tmp_path / "folder"],
+        ["predict", model, "--out", there],
+        ["backtest", model, csv, "--out", there],
+        ["relations", model, csv, "--out", there],
+        ["export", model, "--out", there],
+    ):
+        assert call(*arguments) == 2
+        assert "is there already" in (said := capsys.readouterr().err) and said.count("\n") == 1 and "--force" in said
+    assert there.read_text() == "precious"
+    assert call("predict", model, "--out", there, "--force") == 0
+    assert there.read_text().startswith("measured at,sensor 0")
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_read(
+    call: Any, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("primecast.cli.tables.read_described", None)
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "open").mkdir()
+    for target, sentence in (
+        (tmp_path / "forecast.csv", f"no permission to write into the folder {tmp_path}"),
+        (tmp_path / "open" / "deep" / "forecast.csv", "only folders within the working folder are created"),
+        (tmp_path / "file" / "forecast.csv", f"{tmp_path / 'file'} is not a folder"),
+        (tmp_path / "open", "it is a folder; give the name of a file"),
+        ("x" * 5000, "File name too long"),
+    ):
+        assert call("forecast", csv, *TINY, "--out", target) == 2
+        assert sentence in (said := capsys.readouterr().err) and said.count("\n") == 1
+    assert call("train", csv, *TINY, "--save", tmp_path / "file") == 2
+    assert "it is a file; give the name of a folder" in capsys.readouterr().err
+    assert call("export", tmp_path / "none") == 2
+    assert "there is no folder" in capsys.readouterr().err

@@ -14,6 +14,9 @@ import typer
 
 import primecast
 from primecast.cli import own_data, research
+from primecast.cli.guard import guarded
+from primecast.cli.options import Force
+from primecast.cli.targets import check_file
 from primecast.errors import InputError, TrainingError
 
 app = typer.Typer(
@@ -41,17 +44,22 @@ def _options(
     """Forecast many channels together with prime attention."""
 
 
-@app.command(rich_help_panel="Start here")
-def demo(out: Annotated[Path, typer.Option(help="Folder for forecast.csv and forecast.png.")] = Path()) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for forecast.csv and forecast.png.")] = Path(),
+    force: Force = False,
+) -> None:
     """Train on New York's weather of 2013, forecast a day, compare and draw."""
+    for name in ("forecast.csv", "forecast.png"):
+        check_file(out / name, force=force)
     from primecast.cli.demo import run_demo
 
     run_demo(out)
 
 
-for panel, commands in {"Your own data": own_data.COMMANDS, "Research": research.COMMANDS}.items():
+PANELS = {"Start here": {"demo": demo}, "Your own data": own_data.COMMANDS, "Research": research.COMMANDS}
+for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name=name, rich_help_panel=panel)(command)
+        app.command(name=name, rich_help_panel=panel)(guarded(command))
 
 
 def main() -> None:

@@ -35,4 +35,10 @@ Adaptive = Annotated[bool, option("Adapt the intervals to recent errors.", INTER
 Out = Annotated[str | None, option("CSV file to write; - is stdout.", OUTPUT)]
 Report = Annotated[Path | None, option("HTML report to write; needs the extra `report`.", OUTPUT)]
 Plot = Annotated[Path | None, option("Picture of the forecast to write: .png, .svg or .pdf.", OUTPUT)]
+Save = Annotated[Path | None, option("Folder to save the model in.", OUTPUT)]
+Force = Annotated[bool, option("Overwrite files that are there already.", OUTPUT, "--force")]
+State = Annotated[
+    Path | None,
+    option("Checkpoint folder: written in training; the same command goes on from it after an interruption.", MACHINE),
+]
 Json = Annotated[bool, option("Print the result as one line of JSON.", OUTPUT, "--json")]

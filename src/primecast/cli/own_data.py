@@ -4,7 +4,7 @@
     primecast train data.csv --horizon 96 --save model      then, in any process, use the saved model:
     primecast predict model new.csv        backtest model data.csv        relations model data.csv        export model
 
-Here are their options; `tables`, which is imported only when a command runs, has what they do.
+Here are their options; `tables`, which is imported only once the names of files are checked, has what they do.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ import typer
 
 from primecast.cli import options
 from primecast.cli.options import DATA, MODEL, OUTPUT, option
+from primecast.cli.targets import STREAM, check_file, check_model, check_source, check_targets
 from primecast.errors import InputError
 
 
@@ -32,14 +33,17 @@ def forecast(
     out: options.Out = None,
     report: options.Report = None,
     plot: options.Plot = None,
-    save: Annotated[Path | None, option("Folder to save the model in.", OUTPUT)] = None,
+    save: options.Save = None,
+    state: options.State = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Train on a table and forecast the steps after its last row."""
+    check_source(data)
+    check_targets(out=out, report=report, plot=plot, save=save, force=force)
     from primecast.cli import tables
     from primecast.forecasting.intervals import check_levels
 
-    tables.check_targets(out, report, plot)
     check_levels(level or ())
     frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
     chosen = {
@@ -49,7 +53,7 @@ def forecast(
         "quality": quality,
         "time_limit": time_limit,
     }
-    fitted = tables.fit(frame, settings=settings, save=save, **chosen)
+    fitted = tables.fit(frame, settings=settings, save=save, state=state, **chosen)
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
     tables.deliver(fitted, frame, data, **wanted, extra={"data": found})
 
@@ -65,9 +69,13 @@ def train(
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
     settings: options.ForecasterSettings = None,
+    state: options.State = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Train on a table and save the model in a folder."""
+    check_source(data)
+    check_targets(save=save, force=force)
     from primecast.cli import tables
 
     frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
@@ -78,7 +86,7 @@ def train(
         "quality": quality,
         "time_limit": time_limit,
     }
-    fitted = tables.fit(frame, settings=settings, save=save, **chosen)
+    fitted = tables.fit(frame, settings=settings, save=save, state=state, **chosen)
     if as_json:
         tables.print_json({"data": found, **tables.facts(fitted), "saved": str(save)})
 
@@ -94,14 +102,18 @@ def predict(
     out: options.Out = None,
     report: options.Report = None,
     plot: options.Plot = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Forecast with a saved model, after its training rows or after the last row of newer data."""
-    from primecast.cli import tables
-
-    tables.check_targets(out, report, plot)
+    check_model(model)
+    check_source(data)
+    check_source(future)
+    check_targets(out=out, report=report, plot=plot, force=force)
     if report is not None and data is None:
         raise InputError("a report needs a table: give the data after the model")
+    from primecast.cli import tables
+
     fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst)
     known = None if future is None else tables.read(future, time=time, dayfirst=dayfirst)
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
@@ -119,12 +131,15 @@ def backtest(
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
     out: options.Out = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Forecast from past origins of a table and score against the values that followed."""
+    check_model(model)
+    check_source(data)
+    check_targets(out=out, force=force)
     from primecast.cli import tables
 
-    tables.check_targets(out)
     fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst)
     levels = list(level or tables.LEVELS)
     with tables.plain_warnings():
@@ -133,7 +148,7 @@ def backtest(
         tables.write_csv(tested.forecasts, out, index=False)
     if as_json:
         tables.print_json({"windows": len(tested.origins), "scores": tables.json_rows(tested.scores, "channel")})
-    elif out != tables.STREAM:
+    elif out != STREAM:
         title = f"{len(tested.origins)} forecasts of {fitted.horizon} steps"
         tables.print_table(tested.scores, title=title, name="channel")
 
@@ -148,12 +163,15 @@ def relations(
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
     out: options.Out = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Show which channel leads which, by how many steps, and what the model attends to."""
+    check_model(model)
+    check_source(data)
+    check_targets(out=out, force=force)
     from primecast.cli import tables
 
-    tables.check_targets(out)
     fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst)
     found = fitted.relations(frame, alpha=alpha)
     pairs = found.pairs()
@@ -166,7 +184,7 @@ def relations(
         times: Any = [None if one is None else str(one) for one in pairs["time"]]
         rows = pairs.assign(time=times).to_dict(orient="records")
         tables.print_json({"pairs": rows, "concentration": concentration, **ablated})
-    elif out != tables.STREAM:
+    elif out != STREAM:
         tables.print_table(pairs, title=f"{len(pairs)} significant lead-lag pairs")
         if concentration is not None:
             channel, fraction = concentration["channel"], concentration["fraction"]
@@ -176,9 +194,13 @@ def relations(
 
 
 def export(
-    model: options.SavedModel, out: Annotated[Path, option("ONNX file to write.", OUTPUT)] = Path("model.onnx")
+    model: options.SavedModel,
+    out: Annotated[Path, option("ONNX file to write.", OUTPUT)] = Path("model.onnx"),
+    force: options.Force = False,
 ) -> None:
     """Export a saved model to ONNX, which runs without primecast; needs the extra `export`."""
+    check_model(model)
+    check_file(out, force=force)
     from primecast.forecasting.forecaster import Forecaster
 
     Forecaster.load(model).export(out)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from primecast.cli.options import ACTIONS, DATA, MACHINE, MODEL, OUTPUT, Json, option
+from primecast.cli.options import ACTIONS, DATA, MACHINE, MODEL, OUTPUT, Json, State, option
 
 DataDir = Annotated[Path | None, option("Folder of the data files. Default: PRIMECAST_DATA.", DATA)]
 
@@ -28,7 +28,7 @@ def run(
         list[str] | None, option("name=value, overrides a setting; repeatable.", MODEL, "--set")
     ] = None,
     data_dir: DataDir = None,
-    state: Annotated[Path | None, option("Checkpoint folder: written in training, resumed from.", MACHINE)] = None,
+    state: State = None,
     as_json: Json = False,
 ) -> None:
     """Train one model on one benchmark data set and print its test score."""
@@ -85,33 +85,28 @@ def study(
     """Run a study and make its table and figure from the runs."""
     from primecast.experiments.studies import STUDIES, load_study
     from primecast.experiments.studies.runner import run_study
-    from primecast.experiments.sweep import Interrupted
 
     if show_list or name is None:
         for each in STUDIES:
             print(f"{each:{max(map(len, STUDIES))}}  {load_study(each).TITLE}")
         return
-    try:
-        failed = run_study(
-            name,
-            echo=print,
-            plan=plan,
-            run=run,
-            new=new,
-            table=table,
-            figure=figure,
-            quick=quick,
-            store=store,
-            out=out,
-            datasets=dataset,
-            workers=workers,
-            engine=engine,
-            address=address,
-            root=data_dir,
-        )
-    except Interrupted as stop:
-        print(f"primecast: {stop}", file=sys.stderr)
-        sys.exit(130)
+    failed = run_study(
+        name,
+        echo=print,
+        plan=plan,
+        run=run,
+        new=new,
+        table=table,
+        figure=figure,
+        quick=quick,
+        store=store,
+        out=out,
+        datasets=dataset,
+        workers=workers,
+        engine=engine,
+        address=address,
+        root=data_dir,
+    )
     for spec, message in failed.items():
         print(f"failed: {spec}: {message}", file=sys.stderr)
     if failed:

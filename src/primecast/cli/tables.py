@@ -18,7 +18,8 @@ from typing import Any
 import typer
 from pandas import DataFrame
 
-from primecast.errors import InputError, check_known, format_list, unknown
+from primecast.cli.targets import STREAM
+from primecast.errors import InputError, format_list, unknown
 from primecast.experiments.spec import parse_setting
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import frequency_in_words
@@ -30,10 +31,7 @@ from primecast.reporting.describe import stamp
 from primecast.reporting.gather import gather
 from primecast.storage.atomic import refuse_os_errors, write_bytes_atomically
 
-STREAM = "-"
-"""The name of stdin as an input and of stdout as an output."""
 LEVELS = (80.0, 95.0)
-PICTURES = (".png", ".svg", ".pdf")
 SHOWN = 20
 """Rows of a table that are printed; files and JSON have all of them."""
 
@@ -51,17 +49,6 @@ def plain_warnings() -> Iterator[None]:
             warnings.simplefilter("always", kind)
         warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
         yield
-
-
-def check_targets(out: str | None, report: Path | None = None, plot: Path | None = None) -> None:
-    """Refuse what cannot be written before anything long starts."""
-    if plot is not None:
-        check_known("ending of a picture", plot.suffix, PICTURES)
-    for path in (report, plot, None if out in (None, STREAM) else Path(str(out))):
-        if path is not None and path.is_dir():
-            raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
-    if report is not None:
-        render.plotly_script()
 
 
 # ---------------------------------------------------------------- input
@@ -118,7 +105,9 @@ def open_model(
     return fitted, read_described(data, time=time, dayfirst=dayfirst, missing=fitted.missing)[0]
 
 
-def fit(frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, **arguments: Any) -> Forecaster:
+def fit(
+    frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, state: Path | None, **arguments: Any
+) -> Forecaster:
     """Fit and save a Forecaster; a setting that is not one of its arguments is passed to its model."""
     given = dict(arguments)
     for name, value in map(parse_setting, settings or ()):
@@ -129,7 +118,7 @@ def fit(frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, 
         else:
             given.setdefault("model_args", {})[name] = value
     with plain_warnings():
-        fitted = Forecaster(**given).fit(frame)
+        fitted = Forecaster(**given).fit(frame, state=state)
     scores = fitted.facts_["scores"]
     say(
         f"{scores['windows']} forecasts of held-out rows: MSE {scores['mse']:.4f}, MAE {scores['mae']:.4f}; "

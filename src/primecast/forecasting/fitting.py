@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,13 @@ WEIGHTING_WINDOWS = 512
 """Validation windows that choose the weights of an ensemble, at most; evenly spaced."""
 
 
-def fit_state(arguments: Arguments, wide: pd.DataFrame, layout: Layout) -> FittedState:
-    """Return the state of a model trained on this table, which has not been checked yet."""
+def fit_state(
+    arguments: Arguments, wide: pd.DataFrame, layout: Layout, *, checkpoints: Path | None = None
+) -> FittedState:
+    """Return the state of a model trained on this table, which has not been checked yet.
+
+    checkpoints: a folder from which an interrupted call continues; every training has a folder of its own in it.
+    """
     table = check_frame(wide.rename(columns=str), missing=arguments.missing)
     warn_constant_channels(table)
     columns = [str(name) for name in table.frame.columns]
@@ -62,7 +68,7 @@ def fit_state(arguments: Arguments, wide: pd.DataFrame, layout: Layout) -> Fitte
     builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing, is_subhourly(table.index))
     train = builder.windows(known, ranges.train)
     val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
-    fitted = _train_members(arguments, train, val)
+    fitted = _train_members(arguments, train, val, checkpoints)
     board = [member.facts for member in fitted]
     if arguments.quality:
         fitted, model = _average(arguments, fitted, val, test)
@@ -79,16 +85,20 @@ def fit_state(arguments: Arguments, wide: pd.DataFrame, layout: Layout) -> Fitte
     if arguments.quality:
         members = tuple(member.arguments for member in fitted)
         state = replace(state, facts={**state.facts, "members": board}, members=members)
-    return _refit(state, fitted, table, val) if arguments.refit else state
+    return _refit(state, fitted, table, val, checkpoints) if arguments.refit else state
 
 
-def _refit(state: FittedState, fitted: list["FittedMember"], table: CheckedFrame, val: RoleWindows) -> FittedState:
+def _refit(
+    state: FittedState, fitted: list["FittedMember"], table: CheckedFrame, val: RoleWindows, checkpoints: Path | None
+) -> FittedState:
     """Return the state with the same models trained anew on all rows, each for its best number of epochs."""
     everything = state.builder.windows(table, range(len(table)))
     sizes = {"channels": everything.channels, "n_time_features": everything.n_time_features}
     fresh = build_forecast_model(state.arguments, state.members, **sizes)
-    for member, model in zip(fitted, fresh.members if isinstance(fresh, Ensemble) else [fresh], strict=True):
-        _train(member.arguments, model, everything, val, epochs=member.history.best_epoch)
+    models = fresh.members if isinstance(fresh, Ensemble) else [fresh]
+    for number, (member, model) in enumerate(zip(fitted, models, strict=True), 1):
+        folder = checkpoints and checkpoints / f"refit-{number}"
+        _train(member.arguments, model, everything, val, epochs=member.history.best_epoch, checkpoint=folder)
     if isinstance(fresh, Ensemble):
         fresh.weights.copy_(state.model.get_buffer("weights"))
     return replace(state, model=fresh.eval())
@@ -144,7 +154,13 @@ def _calibrate(
 
 
 def _train(
-    arguments: Arguments, model: nn.Module, train: RoleWindows, val: RoleWindows, *, epochs: int
+    arguments: Arguments,
+    model: nn.Module,
+    train: RoleWindows,
+    val: RoleWindows,
+    *,
+    epochs: int,
+    checkpoint: Path | None = None,
 ) -> tuple[nn.Module, History]:
     loss = create_loss(arguments.loss)
     masked = train.gaps is not None or train.targets < train.channels
@@ -162,6 +178,7 @@ def _train(
         progress=arguments.progress,
         device=arguments.device,
         precision=arguments.precision,
+        state=checkpoint,
     )
     return model.cpu(), history
 
@@ -176,7 +193,9 @@ class FittedMember:
     facts: dict[str, Any]
 
 
-def _train_members(arguments: Arguments, train: RoleWindows, val: RoleWindows) -> list[FittedMember]:
+def _train_members(
+    arguments: Arguments, train: RoleWindows, val: RoleWindows, checkpoints: Path | None
+) -> list[FittedMember]:
     """Train the members one after the other; those that diverge or that the time limit cuts off are left out."""
     wanted, fitted, began = arguments.members() or {"": arguments}, list[FittedMember](), time.monotonic()
     failure: TrainingError | None = None
@@ -189,12 +208,14 @@ def _train_members(arguments: Arguments, train: RoleWindows, val: RoleWindows) -
         sizes = {"channels": train.channels, "n_time_features": train.n_time_features}
         fresh = build_member(one, lookback=arguments.lookback, **sizes)
         try:
-            model, history = _train(one, fresh, train, val, epochs=one.epochs)
+            folder = checkpoints and checkpoints / f"member-{number}"
+            model, history = _train(one, fresh, train, val, epochs=one.epochs, checkpoint=folder)
         except TrainingError as error:
             failure = error
             _say(arguments, f"  left out: {error}")
             continue
-        best, seconds = history.best, time.monotonic() - started
+        best, seconds = history.best, history.seconds
+        began -= max(0.0, seconds - (time.monotonic() - started))  # what a resumed training took before
         facts = {"name": name, "weight": 1.0, "val_mse": best.val_mse, "val_mae": best.val_mae, "seconds": seconds}
         fitted.append(FittedMember(one, model, history, facts))
         _say(arguments, f"  validation MSE {best.val_mse:.4f} after {seconds:.0f} s")

@@ -140,6 +140,7 @@ class Forecaster:
         time: str | None = None,
         value: str | None = None,
         dayfirst: bool | None = None,
+        state: Path | str | None = None,
     ) -> "Forecaster":
         """Train on the first 70 % of the rows, stop by the next 10 %, score on the last 20 %.
 
@@ -147,11 +148,13 @@ class Forecaster:
               an array (rows, channels).
         id, time, value: names of columns, see `primecast.frames.read.open_table`.
         dayfirst: whether 05/02/2024 is 5 February; needed only if no row of the time column decides it.
+        state: a folder for this training alone: the same call on the same rows continues an interrupted one there, and
+               ends with the same bits. Ctrl-C and SIGTERM write it first.
         """
         arguments = self._arguments()
         arguments.check()
         wide, layout = open_table(data, id=id, time=time, value=value, dayfirst=dayfirst)
-        self.state_ = fit_state(arguments, wide, layout)
+        self.state_ = fit_state(arguments, wide, layout, checkpoints=None if state is None else Path(state))
         return self
 
     def predict(

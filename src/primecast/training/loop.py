@@ -34,6 +34,7 @@ from primecast.training.distributed import join
 from primecast.training.optimizer import SCHEDULES, Adam, expand_factors, require_grad_only, select_parameters
 from primecast.training.progress import Display
 from primecast.training.settings import TrainingSettings, at_least_one, describe, describe_model, describe_run
+from primecast.training.signals import HeldSignals, hold_signals
 
 # ---------------------------------------------------------------- results
 
@@ -94,8 +95,9 @@ def fit(
     precision:   a name in PRECISIONS, also for the validation scores.
     device:      "cpu", "cuda", "cuda:1", "mps". Only the CPU is tested; only there a resumed run gives the same bits.
     keep_blocks: see `keep_large_blocks`.
-    state:       a folder for this run alone, written every `save_every` steps and after each epoch. A call that finds
-                 a state there resumes it; a finished one returns at once. The loss must then have a name of its own.
+    state:       a folder for this run alone, written every `save_every` steps, after each epoch, and before Ctrl-C or
+                 SIGTERM takes effect. A call that finds a state there resumes it; a finished one returns at once. The
+                 loss must then have a name of its own.
     progress:    "bar", "lines" (one per epoch) or "off", on stderr; "auto" is a bar on a terminal, else lines.
     """
     settings = TrainingSettings(
@@ -123,14 +125,18 @@ def fit(
         if run.resume():
             display.resumed(run.progress)
         try:
-            _train(run, train, val, loss, display)
+            # Processes of a group save together: one that was told to end could not save alone.
+            with hold_signals(settings.state is not None and group.size == 1) as held:
+                _train(run, train, val, loss, display, held)
         finally:
             run.restore_best()
     rows, best_epoch, total = tuple(run.progress.rows), run.progress.best_epoch, run.progress.steps
     return History(rows, best_epoch, sum(row.seconds for row in rows), total, len(rows) < settings.epochs)
 
 
-def _train(run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss, display: Display) -> None:
+def _train(
+    run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss, display: Display, held: HeldSignals
+) -> None:
     """Train from where the run stands to its last epoch, or until validation has not improved for too long."""
     model, settings, progress = run.model, run.settings, run.progress
     steps, batch_size = run.steps, settings.batch_size
@@ -145,8 +151,9 @@ def _train(run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss,
             progress.end_step(value, windows=len(index))
             progress.seconds = time.perf_counter() - began
             display.step(progress)
-            if progress.steps % settings.save_every == 0 and progress.step < steps:
+            if progress.step < steps and (progress.steps % settings.save_every == 0 or held.pending):
                 run.save()
+                held.deliver()
 
         # At the training batch size: it is known to fit into memory.
         scores = evaluate(model, val, batch_size=batch_size, precision=settings.precision)
@@ -161,6 +168,7 @@ def _train(run: TrainingRun, train: WindowSource, val: WindowSource, loss: Loss,
         run.end_epoch(row)
         display.row(row)
         run.save()
+        held.deliver()
 
 
 def _train_step(run: TrainingRun, train: WindowSource, index: Int64[Tensor, "b"], loss: Loss, lr: float) -> float:

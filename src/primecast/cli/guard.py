@@ -1,0 +1,104 @@
+"""What all commands have in common: how they end when they are interrupted, or when the machine refuses something."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from primecast.errors import InputError
+
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes after Ctrl-C and after SIGTERM: 128 and the number of the signal."""
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with one line and an exit code for signals, full disks, closed streams and lack of memory."""
+
+    @wraps(command)
+    def run(**given: object) -> None:
+        with _interruptible(given), _refusals():
+            command(**given)
+            _flush()
+
+    return run
+
+
+# ---------------------------------------------------------------- signals
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise _TerminatedError
+
+
+@contextmanager
+def _interruptible(given: dict[str, object]) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into a line that says how to go on. given: the arguments of the command."""
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGTERM, _terminate) if main else None
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        typer.echo(f"primecast: {stop if stop.args else _how_to_go_on(given)}", err=True)
+        causes = (stop, stop.__cause__, stop.__context__)
+        terminated = any(isinstance(one, _TerminatedError) for one in causes)
+        raise typer.Exit(TERMINATED if terminated else INTERRUPTED) from stop
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _how_to_go_on(given: dict[str, object]) -> str:
+    if given.get("state") is not None:
+        return f"interrupted; the same command goes on from the state in {given['state']}"
+    if "state" in given:
+        return "interrupted; nothing was kept: with --state FOLDER the same command can go on where it was interrupted"
+    return "interrupted"
+
+
+# ---------------------------------------------------------------- what the machine refuses
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise an InputError for what the operating system refuses and nobody below has said in a sentence."""
+    try:
+        yield
+    except BrokenPipeError:  # `primecast list | head`: typer ends the command without a word
+        raise
+    except OSError as error:
+        where = "" if error.filename is None else f": {error.filename}"
+        raise InputError(f"the system refuses it: {error.strerror or error}{where}") from error
+    except MemoryError as error:
+        raise InputError(f"{error or 'out of memory'}; {_SMALLER}") from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        raise InputError(f"out of memory ({str(error).rpartition('] ')[2].strip()}); {_SMALLER}") from error
+
+
+_SMALLER = "take fewer channels, or a smaller batch_size or d_model"
+
+
+def _flush() -> None:
+    """Write what waits in stdout now: at the end of the process an error would be a traceback."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What could not be written would be tried again at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise InputError(f"cannot write to stdout: {error.strerror}") from error
