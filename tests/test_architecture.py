@@ -21,9 +21,9 @@ LAW = (
     {"training"},
     {"models", "frames", "data"},
     {"nn"},
-    {"plotting", "storage", "errors"},
+    {"plotting", "storage", "schema", "errors"},
 )
-SIDEWAYS = {("frames", "data"), ("plotting", "errors"), ("storage", "errors")}
+SIDEWAYS = {("frames", "data"), ("plotting", "errors"), ("storage", "errors"), ("schema", "errors")}
 
 
 def dotted(path: Path) -> str:

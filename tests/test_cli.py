@@ -1,11 +1,14 @@
 """The commands: what they print, and that bad input is one sentence, exit code 2 and nothing written over."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import pandas as pd
 import pytest
 
@@ -31,7 +34,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 def test_list_shows_every_registered_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("COLUMNS", "61")  # the names stay whole all the same
     assert call(monkeypatch, "list") == 0
     shown = capsys.readouterr().out
     for name in [*MODELS, *ATTENTIONS, *MECHANISMS, *CONTROLS, *KINDS, *LOSSES, *CATALOG]:
@@ -62,6 +65,10 @@ def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsy
         (["run", "nyc-weather", "--attention", "primed"], "did you mean 'prime'?"),
         (["run", "nyc-weather", "--preset", "best"], "primecast: unknown preset 'best'"),
         (["run", "nyc-weather", "--set", "lr"], "must be written name=value"),
+        (["run", "nyc-weather", "--set", "lr=x"], "lr is 'x'; it must be a finite number above 0"),
+        (["run", "nyc-weather", "--set", "epoch=1"], "unknown setting 'epoch' (did you mean 'epochs'?); allowed: "),
+        (["run", "nyc-weather", "--set", "d_model=8.5"], "d_model is 8.5; it must be a whole number of at least 1"),
+        (["run", "nyc-weather", "--seed", "-1"], "--seed is -1; it must be a whole number of at least 0"),
         (["run", "nyc-weather", "--set", "loss=mape"], "unknown loss 'mape'"),
         (["run", "nyc-weather", "--set", "n_heads=7"], "d_model 64 cannot be divided into n_heads 7"),
         (["run", "nyc-weather", "--horizon", "5000"], "rows"),
@@ -81,6 +88,7 @@ def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsy
 def test_bad_input_is_one_sentence_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no checks of annotations
     assert call(monkeypatch, *arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -155,6 +163,37 @@ def test_an_interrupted_study_says_what_is_left_and_leaves_with_exit_code_130(
     monkeypatch.setattr("primecast.experiments.studies.runner.run_all", interrupted)
     assert call(monkeypatch, "study", "kv", "--run", "--store", str(tmp_path)) == 130
     assert capsys.readouterr().err == "primecast: 3 of 5 runs are there\n"
+
+
+def test_a_full_disk_and_a_terminal_with_ascii_alone_are_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "primecast", "study", "--list"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "primecast: cannot write to stdout: No space left on device\n"
+    path = tmp_path / "Zürich.csv"
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for refused in (["forecast", str(path), "--horizon", "3"], ["--help"]):
+        done = subprocess.run([*command[:3], *refused], capture_output=True, text=True, check=False, env=ascii_only)
+        assert "Traceback" not in done.stderr
+    assert "Usage" in done.stdout
+
+
+def test_what_the_machine_refuses_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error, sentence in (
+        (OSError(errno.EROFS, "Read-only file system", "runs"), "cannot read or write runs: Read-only file system"),
+        (MemoryError("Unable to allocate 60 GiB"), "Unable to allocate 60 GiB; take fewer channels"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
+    ):
+
+        def refuse(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr("primecast.experiments.studies.runner.run_study", refuse)
+        assert call(monkeypatch, "study", "kv", "--plan") == 2
+        assert capsys.readouterr().err.startswith(f"primecast: {sentence}")
 
 
 def test_the_version_is_that_of_the_package(

@@ -13,8 +13,10 @@ import torch
 
 from primecast.data.windows import calendar_features, split
 from primecast.errors import InputError
+from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.fitting import masked_loss
 from primecast.forecasting.forecaster import Forecaster, NotFittedError
+from primecast.forecasting.memory import needed_bytes
 from primecast.frames.future_covariates import UnknownFutureWarning
 from primecast.frames.layouts import lengthen
 from primecast.frames.validate import ConstantChannelWarning, dataset_from_frame
@@ -669,3 +671,14 @@ def test_the_periods_are_told(fitted: Forecaster) -> None:
         "val": (str(index[231]), str(index[264])),
         "test": (str(index[265]), str(index[330])),
     }
+
+
+def test_a_training_that_does_not_fit_into_memory_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("primecast.forecasting.memory.machine_memory", lambda: 10**3)
+    with pytest.raises(
+        InputError, match=r"on 3 channels, batch_size \d+, takes about 0 GB of memory, and this machine"
+    ):
+        Forecaster(**SMALL).fit(waves())
+    small = Arguments(**Forecaster(horizon=24).get_params())
+    for channels, gigabytes in ((700, 4.3), (5000, 213)):  # 32 windows; a step of 4 with 700 was measured: 0.73 GB
+        assert needed_bytes(small, channels=channels, n_time_features=4) == pytest.approx(gigabytes * 1e9, rel=0.05)

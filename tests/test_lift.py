@@ -275,7 +275,7 @@ def test_with_few_channels_all_of_them_can_lead_and_no_more_can_be_asked_for() -
         ({"backbone": "dliner"}, r"unknown model 'dliner' \(did you mean 'dlinear'\?\)"),
         ({"backbone_args": {"kernle": 3}}, "unknown argument of model dlinear 'kernle'"),
         ({"backbone_args": {"horizon": 3}}, "horizon of the backbone is that of LIFT"),
-        ({"states": 0}, "states 0 must be at least 1"),
+        ({"states": 0}, "states is 0; it must be a whole number of at least 1"),
         ({"temperature": 0.0}, r"temperature 0.0 must be greater than 0"),
         ({"estimate": "accurate"}, "unknown estimate 'accurate'; allowed: circular, overlap"),
         ({"router": "log"}, "unknown router 'log'; allowed: normal, raw"),

@@ -163,7 +163,7 @@ def test_unknown_arguments_are_listed(name: str) -> None:
 def test_unknown_models_are_listed() -> None:
     with pytest.raises(InputError, match=r"unknown model 'itransfomer' \(did you mean 'itransformer'\?\); allowed: "):
         create_model("itransfomer", lookback=2, horizon=3, channels=5)
-    with pytest.raises(InputError, match="horizon 0 must be at least 1"):
+    with pytest.raises(InputError, match="horizon is 0; it must be a whole number of at least 1"):
         create_model("itransformer", lookback=2, horizon=0, channels=5)
 
 

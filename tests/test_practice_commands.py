@@ -1,5 +1,6 @@
 """The commands for one's own data, run in this process on a small table with a tiny model."""
 
+import errno
 import gzip
 import inspect
 import io
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 from primecast.cli.app import main
+from primecast.cli.guard import with_options
 from primecast.cli.own_data import COMMANDS
 from primecast.forecasting.forecaster import Forecaster
 from primecast.reporting import render as report_module
@@ -308,7 +310,12 @@ def test_a_traceback_is_shown_when_it_is_asked_for(
     [
         (["forecast", "nothing.csv", *TINY], "there is no file 'nothing.csv'"),
         (["forecast", "CSV", *TINY, "--time", "date"], "unknown time column"),
-        (["forecast", "CSV", *TINY, "--set", "epoch=2"], "'epoch'"),
+        (["forecast", "CSV", *TINY, "--set", "epoch=2"], "unknown setting 'epoch' (did you mean 'epochs'?); allowed: "),
+        (["forecast", "CSV", *TINY, "--set", "d_model=0"], "d_model is 0; it must be a whole number of at least 1"),
+        (["forecast", "CSV", *TINY, "--set", "dropout=x"], "dropout is 'x'; it must be a finite number of at least 0"),
+        (["forecast", "CSV", "--horizon", "0"], "--horizon is 0; it must be a whole number of at least 1"),
+        (["forecast", "CSV", *TINY, "--time-limit", "9"], "--time-limit is 9.0; it goes with quality"),
+        (["forecast", "GAPS", *TINY], "choose a policy, --missing interpolate ("),
         (["forecast", "CSV", *TINY, "--set", "horizon=3"], "horizon has an option of its own: --horizon 3"),
         (["forecast", "CSV", *TINY, "--missing", "guess"], "unknown policy for missing values 'guess'"),
         (["forecast", "CSV", *TINY, "--level", "120"], "an interval level lies between 1 and 100"),
@@ -330,13 +337,16 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     call: Any,
     csv: Path,
     model: Path,
+    tmp_path: Path,
     arguments: list[str],
     sentence: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(report_module, "plotly_script", lambda: "")
-    assert call(*({"CSV": str(csv), "MODEL": str(model)}.get(one, one) for one in arguments)) == 2
+    table().where(table() > table().quantile(0.1)).to_csv(tmp_path / "gaps.csv")
+    places = {"CSV": str(csv), "MODEL": str(model), "GAPS": str(tmp_path / "gaps.csv")}
+    assert call(*(places.get(one, one) for one in arguments)) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and "Traceback" not in shown.err
     assert shown.err.splitlines()[-1].startswith("primecast: ") and sentence in shown.err.splitlines()[-1]
@@ -359,6 +369,42 @@ def test_what_stdin_lacks_is_said_of_stdin(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n1,2\n3,4\n")))
     assert call("forecast", "-", *TINY) == 2
     assert capsys.readouterr().err.startswith("primecast: stdin has no time column")
+
+
+def test_streams_that_are_closed_are_a_sentence(
+    call: Any, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert call("forecast", "-", *TINY) == 2
+    assert capsys.readouterr().err == "primecast: cannot read stdin: it is closed\n"
+    monkeypatch.setattr("sys.stdout", None)
+    assert call("predict", model) == 2
+    assert capsys.readouterr().err == "primecast: cannot write to stdout: it is closed; give --out FILE\n"
+
+
+def test_a_disk_that_is_full_is_a_sentence_and_nothing_is_left(
+    call: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    out = tmp_path / "forecast.csv"
+    assert call("predict", model, "--out", out) == 2
+    assert capsys.readouterr().err == f"primecast: cannot write {out}: No space left on device\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_speaks_of_the_options_of_its_command() -> None:
+    forecast = COMMANDS["forecast"]
+    for python, shell in (
+        ("choose missing='interpolate' or drop", "choose --missing interpolate or drop"),
+        ("dayfirst=True or dayfirst=False", "--dayfirst or --monthfirst"),
+        ("take batch_size=1 or model='dlinear'", "take --set batch_size=1 or --set model=dlinear"),
+        ("time_limit is -1; it must be", "--time-limit is -1; it must be"),
+        ("season is 0; it must be", "season is 0; it must be"),
+    ):
+        assert with_options(python, forecast) == shell
 
 
 def test_a_report_that_cannot_be_made_is_refused_before_training(

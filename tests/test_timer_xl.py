@@ -385,7 +385,7 @@ def test_settings_can_be_used_and_say_where_they_come_from() -> None:
 def test_what_cannot_be_used_is_refused_with_the_way_out() -> None:
     with pytest.raises(InputError, match="lookback 96 is not a multiple of patch 36; give a patch that divides it"):
         parameters(patch=36)
-    with pytest.raises(InputError, match="lookback 96 is not a multiple of patch 0"):
+    with pytest.raises(InputError, match="patch is 0; it must be a whole number of at least 1"):
         parameters(patch=0)
     with pytest.raises(InputError, match=r"unknown rotary 'flat'.*; allowed: flattened, time"):
         parameters(rotary="flat")

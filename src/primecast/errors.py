@@ -7,6 +7,11 @@ and leave with exit code 2 or 1; anything else that is raised is a defect of pri
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
+MOST = 80
+"""Names that `unknown` lists."""
+SHOWN = 48
+"""Characters of a value that `show` shows."""
+
 
 class InputError(ValueError):
     """What was given cannot be used; the message says what, why, and what can be done."""
@@ -26,15 +31,28 @@ def unknown(what: str, given: object, allowed: Iterable[object]) -> InputError:
     """
     names = sorted(str(name) for name in allowed)
     folded = {name.casefold(): name for name in names}
-    near = get_close_matches(str(given).casefold(), folded, n=1)
+    near = get_close_matches(show(given).strip("'\"").casefold(), folded, n=1)
     hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
-    return InputError(f"unknown {what} {given!r}{hint}; allowed: {', '.join(names) or 'none'}")
+    return InputError(f"unknown {what} {show(given)}{hint}; allowed: {format_list(names, most=MOST)}")
 
 
 def check_known(what: str, given: object, allowed: Collection[object]) -> None:
     """Refuse a name that is not in a registry, with the error `unknown`."""
-    if given not in allowed:
+    if not isinstance(given, str) or given not in allowed:
         raise unknown(what, given, allowed)
+
+
+def show(value: object) -> str:
+    """A value as a message shows it: its repr, not longer than a line.
+
+    >>> show(10**99)
+    '100000000000000000000000000000000000000000000000...'
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # of an integer with more than 4300 digits
+        text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def format_list(names: Collection[object], *, most: int = 8) -> str:

@@ -7,6 +7,7 @@ PRIMECAST_TRACEBACK=1 in the environment the traceback is printed instead of the
 import os
 import sys
 import traceback
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +66,8 @@ for panel, commands in PANELS.items():
 def main() -> None:
     """Run the command `primecast`."""
     os.environ["MPLBACKEND"] = "agg"  # pictures are written to files: no window is needed, nor a display
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that has ASCII alone shows "\\xb0F"
     try:
         app()
     except (InputError, TrainingError) as error:

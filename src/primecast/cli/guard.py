@@ -1,12 +1,14 @@
 """What all commands have in common: how they end when they are interrupted, or when the machine refuses something."""
 
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from types import FrameType
 from typing import NoReturn
 
@@ -23,12 +25,51 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: object) -> None:
-        with _interruptible(given), _refusals():
+        with _interruptible(given), _speaking_of_options(command), _refusals():
             command(**given)
             _flush()
 
     return run
 
+
+# ---------------------------------------------------------------- words
+
+
+@contextmanager
+def _speaking_of_options(command: Callable[..., None]) -> Iterator[None]:
+    """Turn the arguments that an error speaks of into the options of this command."""
+    try:
+        yield
+    except InputError as error:
+        text = with_options(str(error), command)
+        if text == str(error):
+            raise
+        raise InputError(text) from error
+
+
+def with_options(text: str, command: Callable[..., None]) -> str:
+    """Return a sentence about arguments of Python as one about options: missing='mask' is --missing mask.
+
+    >>> def command(missing: str, time_limit: float, settings: list[str]): ...
+    >>> with_options("lr is 0; missing='mask' or batch_size=1 may help", command)
+    'lr is 0; --missing mask or --set batch_size=1 may help'
+    >>> with_options("time_limit is -1; it must be a finite number above 0", command)
+    '--time-limit is -1; it must be a finite number above 0'
+    """
+    text = text.replace("dayfirst=True", "--dayfirst").replace("dayfirst=False", "--monthfirst")
+    options = {name: f"--{name.replace('_', '-')}" for name in signature(command).parameters}
+    if "settings" in options:
+        options |= {name: f"--set {name}=" for name in SETTINGS if name not in options}
+    for name, option in options.items():
+        joined = option if option.endswith("=") else f"{option} "
+        text = re.sub(rf"(?<![-\w.]){name}=(?:'([^']*)'|([\w.]+))", rf"{joined}\1\2", text)
+        if not option.endswith("="):
+            text = re.sub(rf"^{name} is ", f"{option} is ", text)
+    return text
+
+
+SETTINGS = ("model", "attention", "batch_size", "epochs", "lr", "season", "refit")
+"""Arguments that messages advise, and that --set takes."""
 
 # ---------------------------------------------------------------- signals
 
@@ -77,8 +118,8 @@ def _refusals() -> Iterator[None]:
     except BrokenPipeError:  # `primecast list | head`: typer ends the command without a word
         raise
     except OSError as error:
-        where = "" if error.filename is None else f": {error.filename}"
-        raise InputError(f"the system refuses it: {error.strerror or error}{where}") from error
+        action = "write to stdout" if error.filename is None else f"read or write {error.filename}"
+        raise InputError(f"cannot {action}: {error.strerror or error}") from error
     except MemoryError as error:
         raise InputError(f"{error or 'out of memory'}; {_SMALLER}") from error
     except RuntimeError as error:

@@ -45,15 +45,10 @@ def forecast(
     from primecast.forecasting.intervals import check_levels
 
     check_levels(level or ())
+    sizes = {"horizon": horizon, "lookback": lookback}
+    fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
     frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
-    chosen = {
-        "horizon": horizon,
-        "lookback": lookback,
-        "missing": missing,
-        "quality": quality,
-        "time_limit": time_limit,
-    }
-    fitted = tables.fit(frame, settings=settings, save=save, state=state, **chosen)
+    fitted = tables.fit(fresh, frame, save=save, state=state)
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
     tables.deliver(fitted, frame, data, **wanted, extra={"data": found})
 
@@ -78,15 +73,10 @@ def train(
     check_targets(save=save, force=force)
     from primecast.cli import tables
 
+    sizes = {"horizon": horizon, "lookback": lookback}
+    fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
     frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
-    chosen = {
-        "horizon": horizon,
-        "lookback": lookback,
-        "missing": missing,
-        "quality": quality,
-        "time_limit": time_limit,
-    }
-    fitted = tables.fit(frame, settings=settings, save=save, state=state, **chosen)
+    fitted = tables.fit(fresh, frame, save=save, state=state)
     if as_json:
         tables.print_json({"data": found, **tables.facts(fitted), "saved": str(save)})
 

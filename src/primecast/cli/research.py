@@ -120,7 +120,9 @@ def list_registries() -> None:
 
     console = Console()
     for title, (header, *rows) in _registries().items():
-        table = Table(*map(str, header), title=title, title_justify="left", title_style="bold")
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for place, column in enumerate(header):
+            table.add_column(str(column), no_wrap=place == 0, overflow="fold")  # a name is copied: it stays whole
         for row in rows:
             table.add_row(*("yes" if cell is True else "no" if cell is False else str(cell) for cell in row))
         console.print(table)

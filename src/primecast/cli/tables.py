@@ -19,13 +19,14 @@ import typer
 from pandas import DataFrame
 
 from primecast.cli.targets import STREAM
-from primecast.errors import InputError, format_list, unknown
-from primecast.experiments.spec import parse_setting
+from primecast.errors import InputError, check_known, format_list, unknown
+from primecast.experiments.spec import SIZES, parse_setting
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import frequency_in_words
 from primecast.frames.future_covariates import UnknownFutureWarning
 from primecast.frames.read import read_table
 from primecast.frames.validate import POLICIES, ConstantChannelWarning, describe_gaps
+from primecast.models import MODELS
 from primecast.reporting import render
 from primecast.reporting.describe import stamp
 from primecast.reporting.gather import gather
@@ -59,7 +60,9 @@ def read(source: str | Path, *, time: str | None, dayfirst: bool | None) -> Data
     if str(source) != STREAM:
         with refuse_os_errors(f"read {source}"):
             return read_table(source, time=time, dayfirst=dayfirst)
-    with TemporaryDirectory() as folder:
+    if sys.stdin is None:
+        raise InputError("cannot read stdin: it is closed")
+    with TemporaryDirectory() as folder, refuse_os_errors("read stdin"):
         path = Path(folder) / "stdin.csv"
         path.write_bytes(sys.stdin.buffer.read())
         try:
@@ -105,20 +108,28 @@ def open_model(
     return fitted, read_described(data, time=time, dayfirst=dayfirst, missing=fitted.missing)[0]
 
 
-def fit(
-    frame: DataFrame, *, settings: Sequence[str] | None, save: Path | None, state: Path | None, **arguments: Any
-) -> Forecaster:
-    """Fit and save a Forecaster; a setting that is not one of its arguments is passed to its model."""
+def build(settings: Sequence[str] | None, **arguments: Any) -> Forecaster:
+    """Return a Forecaster with these arguments; a setting that is not one of its own is passed to its model."""
     given = dict(arguments)
+    own, others = signature(Forecaster).parameters, dict[str, Any]()
     for name, value in map(parse_setting, settings or ()):
         if name in arguments:
             raise InputError(f"{name} has an option of its own: --{name.replace('_', '-')} {value}")
-        if name in signature(Forecaster).parameters:
-            given[name] = value
-        else:
-            given.setdefault("model_args", {})[name] = value
+        (given if name in own else others)[name] = value
+    if others:
+        model = given.get("model", own["model"].default)
+        check_known("model", model, MODELS)
+        known = {*own, *signature(MODELS[model].build).parameters} - {*arguments, "model_args", *SIZES}
+        for name in others:
+            check_known("setting", name, known)
+        given["model_args"] = {**given.get("model_args", {}), **others}
+    return Forecaster(**given)
+
+
+def fit(forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: Path | None) -> Forecaster:
+    """Fit and save a Forecaster; print its scores."""
     with plain_warnings():
-        fitted = Forecaster(**given).fit(frame, state=state)
+        fitted = forecaster.fit(frame, state=state)
     scores = fitted.facts_["scores"]
     say(
         f"{scores['windows']} forecasts of held-out rows: MSE {scores['mse']:.4f}, MAE {scores['mae']:.4f}; "
@@ -188,6 +199,8 @@ def write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
     """Write a frame to a file or to stdout."""
     text = frame.to_csv(index=index, index_label=str(frame.index.name or "time"), lineterminator="\n")
     if out == STREAM:
+        if sys.stdout is None:
+            raise InputError("cannot write to stdout: it is closed; give --out FILE")
         typer.echo(text, nl=False)
     else:
         write_bytes_atomically(Path(out), text.encode())

@@ -1,34 +1,24 @@
 """The arguments of a Forecaster: all checks of their values, and the model they describe."""
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import signature
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from primecast.errors import InputError, format_list, unknown
+from primecast.errors import InputError, format_list
 from primecast.frames.validate import POLICIES
 from primecast.models import MODELS, attention_options, create_model, default_attention, reads_time_features
-from primecast.nn.losses import create_loss
+from primecast.nn.losses import LOSSES
 from primecast.nn.primer import seeded
+from primecast.schema import COUNT, LARGEST_SEED, SIZE, Bounds, Rule, check
 from primecast.storage.tensors import describe_tensors
-from primecast.training.device import PRECISIONS
-from primecast.training.optimizer import SCHEDULES
 from primecast.training.progress import PROGRESS
-
-CHOICES: dict[str, Mapping[str, object] | Sequence[str]] = {
-    "schedule": SCHEDULES,
-    "precision": PRECISIONS,
-    "progress": PROGRESS,
-    "missing": POLICIES,
-}
-
+from primecast.training.settings import TRAINING_RULES
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "prime-learned, shrink": {"attention": "prime-learned", "model_args": {"norm": "shrink"}},
@@ -45,6 +35,27 @@ DESIGNS: dict[str, dict[str, Any]] = {
 lookback multiplied with its look-back."""
 QUALITIES = {"fast": 1, "good": 4, "best": len(DESIGNS)}
 """How many of the designs, from the first on, each quality trains."""
+
+RULES = {
+    "horizon": SIZE,
+    "lookback": SIZE,
+    "model": Rule("name", allowed=MODELS),
+    "attention": Rule("name", optional=True),
+    "model_args": Rule("mapping", optional=True),
+    "past": Rule("names", optional=True),
+    "future": Rule("names", optional=True),
+    "loss": Rule("name", allowed=LOSSES),
+    **{name: TRAINING_RULES[name] for name in ("lr", "batch_size", "epochs", "patience", "schedule", "precision")},
+    "seed": Rule("count", Bounds(least=0, most=LARGEST_SEED - len(DESIGNS))),  # members add to it
+    "device": Rule("name"),
+    "missing": Rule("name", allowed=POLICIES, what="policy for missing values"),
+    "season": replace(COUNT, optional=True),
+    "refit": Rule("flag"),
+    "progress": Rule("name", allowed=PROGRESS),
+    "quality": Rule("name", allowed=QUALITIES, optional=True),
+    "time_limit": Rule("number", Bounds(above=0), optional=True),
+}
+"""What each argument may be; `Arguments.check` has what they may be together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,39 +87,25 @@ class Arguments:
 
     def check(self) -> None:
         """Refuse every value that cannot be used, now and not after an hour of training."""
-        for name in ("horizon", "lookback", "batch_size", "epochs", "patience"):
-            check_count(name, getattr(self, name))
-        check_count("seed", self.seed, least=0)
-        if self.season is not None:
-            check_count("season", self.season)
-        if not (_is_number(self.lr) and self.lr > 0 and math.isfinite(self.lr)):
-            raise InputError(f"lr is {self.lr!r}; it must be a finite number above 0")
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise unknown("policy for missing values" if name == "missing" else name, getattr(self, name), allowed)
-        if self.quality is not None and self.quality not in QUALITIES:
-            raise unknown("quality", self.quality, QUALITIES)
-        if self.time_limit is not None and not (self.quality and _is_number(self.time_limit) and self.time_limit > 0):
-            raise InputError(f"time_limit is {self.time_limit!r}; it must be seconds above 0, and goes with quality")
-        self._check_covariates()
-        try:
-            json.dumps(asdict(self), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"the arguments of a Forecaster must be such as JSON can hold: {error}") from error
-        create_loss(self.loss)
-        for one in self.members().values() if self.quality else (self,):
-            tensor_kinds(partial(one.build_model, channels=2, n_time_features=2))
-        if self.future and not reads_time_features(self.model, self.model_args):
-            raise InputError(f"model {self.model!r} reads no time features, so it cannot use future covariates")
-
-    def _check_covariates(self) -> None:
-        for name in ("past", "future"):
-            names = getattr(self, name)
-            if names is not None and (isinstance(names, str) or not all(isinstance(one, str) for one in names)):
-                raise InputError(f"{name} is {names!r}; it must be a list of names of columns")
+        check(RULES, vars(self))
+        if self.time_limit is not None and self.quality is None:
+            raise InputError(f"time_limit is {self.time_limit!r}; it goes with quality, an ensemble of several models")
         twice = set(self.past or ()) & set(self.future or ())
         if twice:
             raise InputError(f"these covariates are given as past and as future: {format_list(sorted(twice))}")
+        try:
+            json.dumps(asdict(self), allow_nan=False)
+        except (RecursionError, TypeError, ValueError) as error:
+            raise InputError(f"the arguments of a Forecaster must be such as JSON can hold: {error}") from error
+        for one in self.members().values() if self.quality else (self,):
+            try:
+                tensor_kinds(partial(one.build_model, channels=2, n_time_features=2))
+            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(f"model {one.model!r} cannot be built with these arguments: {error}") from error
+        if self.future and not reads_time_features(self.model, self.model_args):
+            raise InputError(f"model {self.model!r} reads no time features, so it cannot use future covariates")
 
     def members(self) -> dict[str, "Arguments"]:
         """Return the members of the ensemble by name, each as the arguments of one model; none without a quality.
@@ -140,8 +137,6 @@ class Arguments:
 
     def build_model(self, *, channels: int, n_time_features: int) -> nn.Module:
         """Return the model with its initial weights, which depend on the seed alone."""
-        if self.model not in MODELS:
-            raise unknown("model", self.model, MODELS)
         options = {
             **attention_options(self.model, self.attention_name),
             "n_time_features": n_time_features,
@@ -162,12 +157,3 @@ def tensor_kinds(build: Callable[[], nn.Module]) -> dict[str, str]:
     except NotImplementedError:  # gat draws its graph while it is built
         model = build()
     return describe_tensors(model.state_dict())
-
-
-def check_count(name: str, value: object, *, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

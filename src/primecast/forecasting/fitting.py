@@ -26,6 +26,7 @@ from primecast.errors import InputError, TrainingError, format_list
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.ensemble import Ensemble, build_forecast_model, build_member, error_products, greedy_weights
 from primecast.forecasting.intervals import thinned
+from primecast.forecasting.memory import check_memory
 from primecast.forecasting.model_card import collect_facts
 from primecast.forecasting.prediction import forecast_held_out
 from primecast.forecasting.state import FittedState, TrainingRecord
@@ -68,6 +69,7 @@ def fit_state(
     builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing, is_subhourly(table.index))
     train = builder.windows(known, ranges.train)
     val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
+    check_memory(arguments, channels=train.channels, n_time_features=train.n_time_features)
     fitted = _train_members(arguments, train, val, checkpoints)
     board = [member.facts for member in fitted]
     if arguments.quality:

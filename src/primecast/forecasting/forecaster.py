@@ -23,7 +23,7 @@ from primecast.analysis.sensor_ablation import SensorAblation
 from primecast.data.windows import Scaler
 from primecast.errors import InputError, unknown
 from primecast.forecasting.analyses import relations_of, sensor_ablation_of
-from primecast.forecasting.arguments import Arguments, check_count
+from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.backtesting import Backtest, backtest, check_origins
 from primecast.forecasting.drawing import plot_state
 from primecast.forecasting.export import export_state
@@ -37,6 +37,7 @@ from primecast.forecasting.state import FittedState, TrainingRecord
 from primecast.frames.read import open_table
 from primecast.frames.roles import Roles
 from primecast.frames.validate import CheckedFrame
+from primecast.schema import COUNT, check
 from primecast.training.loop import History, Scores
 
 
@@ -225,9 +226,8 @@ class Forecaster:
         Intervals use the errors known at their origin: those of ended windows after the training rows.
         """
         state = self._fitted()
-        check_count("windows", windows)
         step = self.horizon if step is None else step
-        check_count("step", step)
+        check({"windows": COUNT, "step": COUNT}, {"windows": windows, "step": step})
         levels = check_levels(level)
         table = self._table(data)
         if not refit:

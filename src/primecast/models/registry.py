@@ -1,6 +1,6 @@
 """The registry: models and attentions by name. A model in MODELS is tested by every test of tests/test_models.py."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from primecast.errors import InputError, check_known
+from primecast.errors import InputError, check_known, show
 from primecast.models.autoformer import Autoformer
 from primecast.models.dlinear import DLinear
 from primecast.models.gat import GAT
@@ -18,6 +18,8 @@ from primecast.models.lift import LIFT
 from primecast.models.patchtst import PatchTST
 from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
 from primecast.nn.mechanisms import MECHANISMS
+from primecast.nn.primer import Primer
+from primecast.schema import check, rules_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class ModelEntry:
     reads_time_features: the forecast depends on the time features; for LIFT see the function below.
     permutes:            permuting the channels permutes the forecast, at the model's default arguments.
     equivariant:         scale and level of a window carry over to its forecast, at the model's default arguments.
+    map_size:            entries of the attention maps of one window and head, by the sizes and arguments of the model.
     """
 
     build: type[nn.Module]
@@ -37,6 +40,11 @@ class ModelEntry:
     reads_time_features: bool = False
     permutes: bool = True
     equivariant: bool = True
+    map_size: Callable[[Mapping[str, Any]], int] = lambda sizes: 0
+
+
+def _pairs_of_channels(sizes: Mapping[str, Any]) -> int:
+    return int((sizes["channels"] + sizes["n_time_features"]) ** 2)
 
 
 MODELS: Mapping[str, ModelEntry] = {
@@ -60,6 +68,7 @@ MODELS: Mapping[str, ModelEntry] = {
         reference="Velickovic et al., ICLR 2018; Brody et al., ICLR 2022",
         supports_primer=True,  # a graph of density < 1 ties it to its channels; by default all are joined
         reads_time_features=True,
+        map_size=_pairs_of_channels,
     ),
     "itransformer": ModelEntry(
         ITransformer,
@@ -68,6 +77,7 @@ MODELS: Mapping[str, ModelEntry] = {
         mechanisms=tuple(MECHANISMS),
         supports_primer=True,
         reads_time_features=True,
+        map_size=_pairs_of_channels,
     ),
     "timer_xl": ModelEntry(
         TimerXL,
@@ -75,11 +85,13 @@ MODELS: Mapping[str, ModelEntry] = {
         reference="Liu et al., ICLR 2025",
         mechanisms=TIME_MECHANISMS,
         supports_primer=True,
+        map_size=lambda sizes: (sizes["channels"] * sizes["lookback"] // sizes["patch"]) ** 2,
     ),
     "patchtst": ModelEntry(
         PatchTST,
         tokens="patches of one channel",
         reference="Nie et al., ICLR 2023",
+        map_size=lambda sizes: sizes["channels"] * ((sizes["lookback"] - sizes["patch"]) // sizes["stride"] + 2) ** 2,
     ),
     "lift": ModelEntry(
         LIFT,
@@ -114,6 +126,13 @@ def reads_time_features(name: str, model_args: Mapping[str, Any] | None = None) 
     return MODELS[name].reads_time_features
 
 
+def attention_size(name: str, **sizes: Any) -> tuple[int, int]:
+    """Return the entries of all attention maps of one window in a layer, and the number of layers."""
+    entry = MODELS[name]
+    known = {one.name: one.default for one in signature(entry.build).parameters.values()} | sizes
+    return entry.map_size(known) * known.get("n_heads", 1), known.get("n_layers", 1)
+
+
 def create_model(
     name: str,
     *,
@@ -133,12 +152,7 @@ def create_model(
     Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, attention="standard")`.
     """
     check_known("model", name, MODELS)
-    for what, size in (("lookback", lookback), ("horizon", horizon), ("channels", channels)):
-        if size < 1:
-            raise InputError(f"{what} {size} must be at least 1")
-    allowed = set(signature(MODELS[name].build).parameters)
-    for option in options:
-        check_known(f"argument of model {name}", option, allowed)
+    _check_options(name, {"lookback": lookback, "horizon": horizon, "channels": channels, **options})
     if attention is None and not options.keys() & {"mechanism", "primer"}:
         attention = default_attention(name)
     if attention is not None:
@@ -150,6 +164,19 @@ def create_model(
         if name == "lift":
             options = _with_backbone(sizes, **options)
         return MODELS[name].build(**sizes, **options)
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse arguments that the model does not have, and values that its annotations, or the primer's, do not allow."""
+    build = MODELS[name].build
+    for option in options:
+        check_known(f"argument of model {name}", option, signature(build).parameters)
+    check(rules_of(build), options)
+    primer = options.get("primer")
+    if isinstance(primer, Mapping):
+        check({name: rule for name, rule in rules_of(Primer).items() if name != "layers"}, primer)  # also true or false
+    elif not (primer is None or isinstance(primer, str) or callable(primer)):
+        raise InputError(f"primer is {show(primer)}; it must be a kind, a mapping of arguments of Primer, or None")
 
 
 def _with_backbone(

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
 from numbers import Number
-from operator import index
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 
@@ -18,11 +17,22 @@ import torch
 from torch import nn
 
 from primecast.data.windows import WindowSource
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError
 from primecast.nn.losses import Loss
+from primecast.schema import COUNT, LARGEST_SEED, Bounds, Rule, check
 from primecast.storage.tensors import describe_tensor
 from primecast.training.device import PRECISIONS
 from primecast.training.optimizer import SCHEDULES
+
+TRAINING_RULES = {
+    "lr": Rule("number", Bounds(above=0)),
+    **dict.fromkeys(("batch_size", "epochs", "patience", "save_every"), Rule("count", Bounds(least=1, most=2**31 - 1))),
+    "seed": Rule("count", Bounds(least=0, most=LARGEST_SEED)),
+    "schedule": Rule("name", allowed=SCHEDULES),
+    "precision": Rule("name", allowed=PRECISIONS),
+    "drop_last": Rule("flag"),
+}
+"""What the plain arguments of `fit` may be."""
 
 
 @dataclass
@@ -42,19 +52,10 @@ class TrainingSettings:
     save_every: int
 
     def __post_init__(self) -> None:
-        if self.schedule not in SCHEDULES:
-            raise unknown("schedule", self.schedule, SCHEDULES)
-        if self.precision not in PRECISIONS:
-            raise unknown("precision", self.precision, PRECISIONS)
-        if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise InputError(f"lr is {self.lr}; it must be a finite number above 0")
-        self.lr = float(self.lr)
-        for name in ("batch_size", "epochs", "patience", "save_every"):
-            setattr(self, name, at_least_one(name, getattr(self, name)))
-        self.seed = _whole_number("seed", self.seed)
-        if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}; it must be a whole number from 0 to 2**63 - 1")
-        self.lr_factors = {part: float(factor) for part, factor in self.lr_factors.items()}
+        for name, value in check(TRAINING_RULES, vars(self)).items():
+            setattr(self, name, value)
+        factors = self.lr_factors.items()
+        self.lr_factors = {part: Rule("number").check(f"the lr_factor of {part!r}", factor) for part, factor in factors}
 
     def steps(self, windows: int) -> int:
         """Return the number of steps in an epoch over so many windows."""
@@ -63,17 +64,8 @@ class TrainingSettings:
 
 def at_least_one(name: str, count: int) -> int:
     """Return the count as one of Python's integers, once it is certain that it is one and not below 1."""
-    whole = _whole_number(name, count)
-    if whole < 1:
-        raise InputError(f"{name} is {count}; it must be at least 1")
+    whole: int = COUNT.check(name, count)
     return whole
-
-
-def _whole_number(name: str, number: int) -> int:
-    try:
-        return index(number)
-    except TypeError as error:
-        raise InputError(f"{name} is {number!r}; it must be a whole number") from error
 
 
 # ---------------------------------------------------------------- the description of a run
