@@ -70,23 +70,22 @@ def settings(method: str) -> dict[str, object]:
 
 
 def run(rows: Rows, cell: Cell, method: str, seed: int) -> None:
-    """Measure one row; `good` and `fast` come from the same fit."""
+    """Measure one row."""
     with tempfile.TemporaryDirectory() as folder, Others() as others:
         if method == NAIVE:
-            found = {method: _run_naive(cell)}
+            scores, facts = _run_naive(cell)
         elif method in OWN:
-            found = _run_own(cell, seed, Path(folder))
+            scores, facts = _run_own(cell, method, seed, Path(folder))
         else:
-            found = {method: _run_peer(cell, method, seed, Path(folder))}
-    for name, (scores, facts) in found.items():
-        values = {"set": cell.name, "horizon": cell.horizon, "method": name, "seed": seed}
-        shape = {"rows": len(cell.values), "channels": cell.values.shape[1], "origins": len(cell.origins)}
-        key = {"protocol": fingerprint(settings(name))}
-        rows.put(row_id(cell.name, cell.horizon, name, seed), others, **values, **key, **shape, **scores, **facts)
-        print(
-            f"{cell.name} {cell.horizon} {name} seed {seed}: MSE {scores['mse']:.4f}, {facts['seconds']:.1f} s",
-            flush=True,
-        )
+            scores, facts = _run_peer(cell, method, seed, Path(folder))
+    values = {"set": cell.name, "horizon": cell.horizon, "method": method, "seed": seed}
+    shape = {"rows": len(cell.values), "channels": cell.values.shape[1], "origins": len(cell.origins)}
+    key = {"protocol": fingerprint(settings(method))}
+    rows.put(row_id(cell.name, cell.horizon, method, seed), others, **values, **key, **shape, **scores, **facts)
+    print(
+        f"{cell.name} {cell.horizon} {method} seed {seed}: MSE {scores['mse']:.4f}, {facts['seconds']:.1f} s",
+        flush=True,
+    )
 
 
 Found = tuple[dict[str, Any], Mapping[str, Any]]
@@ -105,7 +104,7 @@ def _run_peer(cell: Cell, method: str, seed: int, folder: Path) -> Found:
     np.savez(
         data,
         values=cell.values,
-        dates=_dates(cell),
+        dates=cell.dated_frame().index.to_numpy().astype("datetime64[ns]"),
         season=cell.season,
         horizon=cell.horizon,
         lookback=LOOKBACK,
@@ -120,28 +119,16 @@ def _run_peer(cell: Cell, method: str, seed: int, folder: Path) -> Found:
         return _score_conformal(cell, found), facts
 
 
-def _run_own(cell: Cell, seed: int, folder: Path) -> dict[str, Found]:
-    job = {"set": cell.name, "horizon": cell.horizon, "seed": seed, "folder": str(folder)}
+def _run_own(cell: Cell, quality: str, seed: int, folder: Path) -> Found:
+    job = {"set": cell.name, "horizon": cell.horizon, "quality": quality, "seed": seed, "folder": str(folder)}
     facts = measure.run_fresh(Path(accuracy_own.__file__), job, timeout=7200)
-    found = {}
-    for name in OWN:
-        with np.load(folder / f"{name}.npz") as file:
-            found[name] = (score(cell, file["forecast"], file["quantiles"]), facts[name])
-    return found
+    with np.load(folder / "forecasts.npz") as file:
+        return score(cell, file["forecast"], file["quantiles"]), facts
 
 
 def _score_conformal(cell: Cell, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     errors = cell.truth(cell.calibration) - found["calibration"]
     return score(cell, found["origins"], conformal_quantiles(found["origins"], errors))
-
-
-def _dates(cell: Cell) -> np.ndarray:
-    """Return dates without a time zone; rows without dates get such that a season is a day."""
-    index = cell.frame.index
-    if not isinstance(index, pd.DatetimeIndex):
-        step = pd.Timedelta(days=1) / cell.season
-        index = pd.date_range("2000-01-03", periods=len(index), freq=step)
-    return index.tz_localize(None).to_numpy().astype("datetime64[ns]")
 
 
 def row_id(name: str, horizon: int, method: str, seed: int) -> str:

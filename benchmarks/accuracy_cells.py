@@ -71,6 +71,15 @@ class Cell:
     origins: Int64[np.ndarray, "m"]
     quarter: Int64[np.ndarray, "t"] | None
 
+    def dated_frame(self) -> pd.DataFrame:
+        """Return the rows with regular dates without a time zone; without dates, such that a season is a day."""
+        index = self.frame.index
+        if isinstance(index, pd.DatetimeIndex):
+            first, step = index[0].tz_localize(None), pd.Series(index).diff().median()
+        else:
+            first, step = pd.Timestamp("2000-01-03"), pd.Timedelta(days=1) / self.season
+        return self.frame.set_axis(pd.date_range(first, periods=len(index), freq=step), axis="index")
+
     def truth(self, origins: Int64[np.ndarray, "m"]) -> Float32[np.ndarray, "m h n"]:
         return self.values[origins[:, None] + np.arange(self.horizon)]
 

@@ -1,4 +1,4 @@
-"""primecast's rows of the accuracy benchmark: one fit of quality "good" gives `good`, its first member alone `fast`.
+"""primecast's rows of the accuracy benchmark: a Forecaster of each quality with all other arguments at their default.
 
 `accuracy.py` starts this file in a process of its own. The Forecaster gets the rows in original units and splits and
 scales them itself; forecasts are made from the same origins as those of the peers, without training anew. Intervals
@@ -11,30 +11,26 @@ import argparse
 import json
 import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from jaxtyping import Float
-from torch import nn
 
 import measure
-from accuracy_cells import LOOKBACK, QUANTILES, Cell, load_cell
+from accuracy_cells import QUANTILES, Cell, load_cell
 from accuracy_peers import cpu_seconds
 from primecast import Forecaster
-from primecast.forecasting.arguments import DESIGNS, QUALITIES
+from primecast.forecasting.designs import DESIGNS, ENSEMBLE, QUALITIES
 from primecast.forecasting.intervals import radius
 from primecast.forecasting.prediction import forecast_from
 from primecast.forecasting.state import FittedState
 from primecast.frames.validate import CheckedFrame
-from primecast.training.loop import fit
 
 
 def settings(method: str) -> dict[str, object]:
     """Return what the forecasts of a quality depend on: the designs of its members."""
-    return {"designs": list(DESIGNS.items())[: QUALITIES[method]]}
+    return {"designs": list(DESIGNS.items())[: QUALITIES[method]], "defaults": dict(ENSEMBLE)}
 
 
 def intervals(state: FittedState, table: CheckedFrame, cell: Cell) -> tuple[np.ndarray, Float[np.ndarray, "q m h n"]]:
@@ -48,44 +44,23 @@ def intervals(state: FittedState, table: CheckedFrame, cell: Cell) -> tuple[np.n
     return ahead, np.stack([ahead + sign * width for sign, width in zip(signs, widths, strict=True)])
 
 
-class TimedFit:
-    """`training.loop.fit` that keeps, for each call, the model and the CPU seconds until its end."""
-
-    def __init__(self) -> None:
-        self.models: list[nn.Module] = []
-        self.ends: list[float] = []
-        self.steps: list[int] = []
-
-    def __call__(self, model: nn.Module, train: Any, *others: Any, **options: Any) -> Any:
-        history = fit(model, train, *others, **options)
-        self.models.append(model)
-        self.ends.append(cpu_seconds())
-        self.steps.append(len(history.epochs) * -(-len(train) // options["batch_size"]))
-        return history
-
-
-def run(cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
-    """Write the forecasts of both qualities and return their facts."""
-    timed, began, wall = TimedFit(), cpu_seconds(), time.perf_counter()
-    with patch("primecast.forecasting.fitting.fit", timed):
-        forecaster = Forecaster(horizon=cell.horizon, lookback=LOOKBACK, quality="good", seed=seed, progress="off")
-        forecaster.fit(cell.frame)
-    fitted, state = cpu_seconds(), forecaster.state_
+def run(cell: Cell, quality: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Write the forecasts of a quality and return its facts; the look-back is the default of primecast."""
+    began, wall = cpu_seconds(), time.perf_counter()
+    forecaster = Forecaster(horizon=cell.horizon, quality=quality, seed=seed, progress="off")
+    forecaster.fit(cell.dated_frame())
+    state = forecaster.state_
     assert state.training is not None
-    table = state.training.data
-    first = replace(state, model=timed.models[0].eval(), members=())
-    facts: dict[str, dict[str, Any]] = {}
-    for name, own, trained, steps in (
-        ("good", state, fitted - began, sum(timed.steps)),
-        ("fast", first, timed.ends[0] - began, timed.steps[0]),
-    ):
-        started = cpu_seconds()
-        forecast, quantiles = intervals(own, table, cell)
-        np.savez(folder / f"{name}.npz", forecast=forecast, quantiles=quantiles)
-        facts[name] = {"seconds": trained + cpu_seconds() - started, "steps": steps}
-    weights = {member["name"]: member["weight"] for member in state.facts["members"]}
-    facts["good"] |= {"weights": weights, "wall": time.perf_counter() - wall}
-    return facts
+    forecast, quantiles = intervals(state, state.training.data, cell)
+    np.savez(folder / "forecasts.npz", forecast=forecast, quantiles=quantiles)
+    members = {member["name"]: member for member in state.facts["members"]}
+    return {
+        "seconds": cpu_seconds() - began,
+        "wall": time.perf_counter() - wall,
+        "steps": None,
+        "weights": {name: member["weight"] for name, member in members.items()},
+        "members": {name: member["test_mse"] for name, member in members.items()},
+    }
 
 
 def main() -> None:
@@ -94,7 +69,8 @@ def main() -> None:
     job = json.loads(parser.parse_args().job)
     warnings.filterwarnings("ignore")
     measure.prepare_process()
-    print(json.dumps(run(load_cell(job["set"], job["horizon"]), job["seed"], Path(job["folder"]))))
+    cell = load_cell(job["set"], job["horizon"])
+    print(json.dumps(run(cell, job["quality"], job["seed"], Path(job["folder"]))))
 
 
 if __name__ == "__main__":

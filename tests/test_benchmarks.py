@@ -461,12 +461,14 @@ def test_rows_of_other_settings_are_not_summarized(tmp_path: Path, monkeypatch: 
     assert not is_measured(rows, "wth", 96, "NHITS", 0)
 
 
-def test_the_first_member_of_good_is_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_primecast_are_those_of_a_forecaster_with_this_quality(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(accuracy_own, "Forecaster", partial(Forecaster, epochs=1))
     cell = small_cell()
-    facts = accuracy_own.run(cell, 0, tmp_path)
-    fast = Forecaster(horizon=cell.horizon, lookback=96, quality="fast", epochs=1, progress="off").fit(cell.frame)
+    facts = accuracy_own.run(cell, "fast", 0, tmp_path)
+    fast = Forecaster(horizon=cell.horizon, quality="fast", epochs=1, progress="off").fit(cell.dated_frame())
     alone = accuracy_own.intervals(fast.state_, fast.state_.training.data, cell)  # type: ignore[union-attr]
-    with np.load(tmp_path / "fast.npz") as found:
+    with np.load(tmp_path / "forecasts.npz") as found:
         assert (found["forecast"] == alone[0]).all() and (found["quantiles"] == alone[1]).all()
-    assert facts["good"]["seconds"] > facts["fast"]["seconds"] > 0 and facts["good"]["steps"] > facts["fast"]["steps"]
+    assert facts["seconds"] > 0 and sum(facts["weights"].values()) == pytest.approx(1)

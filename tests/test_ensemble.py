@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from primecast import Forecaster
 from primecast.data import nyc_weather
 from primecast.errors import InputError
-from primecast.forecasting.arguments import DESIGNS
+from primecast.forecasting.designs import DESIGNS
 from primecast.forecasting.ensemble import Ensemble, LastSteps, error_products, greedy_weights
 
 B, L, H, N, M = 2, 11, 5, 3, 7
@@ -162,15 +162,17 @@ def test_refit_trains_every_member_on_all_rows() -> None:
 
 def test_members_that_read_no_time_features_are_left_out_where_covariates_are_known_beforehand() -> None:
     columns = list(weather().columns)
-    made = Forecaster(**TINY, quality="good", future=columns[2:], missing="interpolate").fit(weather())
-    assert {member.model for member in made.state_.members} == {"itransformer"}
+    made = Forecaster(**TINY, quality="best", future=columns[2:], missing="interpolate").fit(weather())
+    board = made.leaderboard().frame
+    assert "dlinear" not in board.index and {"ridge", "prime-learned, shrink", "standard"} <= set(board.index)
+    assert {member.lookback for member in made.state_.members} == {TINY["lookback"]}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"quality": "great"}, "unknown quality 'great'.*allowed: best, fast, good"),
-        ({"time_limit": 3.0}, "time_limit is 3.0; it must be seconds above 0, and goes with quality"),
+        ({"model": "dlinear", "time_limit": 3.0}, "time_limit is 3.0; it must be .* for an ensemble, not one model"),
         ({"quality": "good", "time_limit": 0}, "time_limit is 0"),
     ],
 )

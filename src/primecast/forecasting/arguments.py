@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from primecast.errors import InputError, format_list
+from primecast.forecasting.designs import DESIGNS, LONG, QUALITIES, SHORT, designs_around, shorter_lookback
+from primecast.frames.roles import shifts
 from primecast.frames.validate import POLICIES
 from primecast.models import MODELS, attention_options, create_model, default_attention, reads_time_features
 from primecast.nn.losses import LOSSES
@@ -19,22 +21,6 @@ from primecast.schema import COUNT, LARGEST_SEED, SIZE, Bounds, Rule, check
 from primecast.storage.tensors import describe_tensors
 from primecast.training.progress import PROGRESS
 from primecast.training.settings import TRAINING_RULES
-
-DESIGNS: dict[str, dict[str, Any]] = {
-    "prime-learned, shrink": {"attention": "prime-learned", "model_args": {"norm": "shrink"}},
-    "prime-learned": {"attention": "prime-learned"},
-    "standard, shrink": {"attention": "standard", "model_args": {"norm": "shrink"}},
-    "dlinear": {"model": "dlinear", "lr": 1e-3},
-    "prime": {"attention": "prime"},
-    "prime-learned, shrink, seed + 1": {"attention": "prime-learned", "model_args": {"norm": "shrink"}, "seed": 1},
-    "prime-learned, shrink, half the look-back": {
-        "attention": "prime-learned", "model_args": {"norm": "shrink"}, "lookback": 0.5,
-    },
-}  # fmt: skip
-"""The members of an ensemble by name: arguments that replace those of the Forecaster. seed is added to its seed,
-lookback multiplied with its look-back."""
-QUALITIES = {"fast": 1, "good": 4, "best": len(DESIGNS)}
-"""How many of the designs, from the first on, each quality trains."""
 
 RULES = {
     "horizon": SIZE,
@@ -89,7 +75,7 @@ class Arguments:
         """Refuse every value that cannot be used, now and not after an hour of training."""
         check(RULES, vars(self))
         if self.time_limit is not None and self.quality is None:
-            raise InputError(f"time_limit is {self.time_limit!r}; it goes with quality, an ensemble of several models")
+            raise InputError(f"time_limit is {self.time_limit!r}; it is for an ensemble, not one model")
         twice = set(self.past or ()) & set(self.future or ())
         if twice:
             raise InputError(f"these covariates are given as past and as future: {format_list(sorted(twice))}")
@@ -99,7 +85,7 @@ class Arguments:
             raise InputError(f"the arguments of a Forecaster must be such as JSON can hold: {error}") from error
         for one in self.members().values() if self.quality else (self,):
             try:
-                tensor_kinds(partial(one.build_model, channels=2, n_time_features=2))
+                tensor_kinds(partial(one.build_model, channels=2, n_time_features=4 + one.n_covariates))
             except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
                 if isinstance(error, InputError):
                     raise
@@ -117,19 +103,34 @@ class Arguments:
             return {}
         designs = DESIGNS
         if self.model != "itransformer" or self.attention is not None or self.model_args:
-            designs = {"as given": {}}
-            if self.model in MODELS and "norm" in signature(MODELS[self.model].build).parameters:
-                designs["shrink"] = {"model_args": {**(self.model_args or {}), "norm": "shrink"}}
-            designs |= {f"seed + {step}": {"seed": step} for step in (1, 2)}
+            has_norm = self.model in MODELS and "norm" in signature(MODELS[self.model].build).parameters
+            designs = designs_around(self.model_args, has_norm=has_norm)
         chosen = list(designs.items())[: QUALITIES[self.quality]]
         members = {name: self._member(**design) for name, design in chosen}
         if not self.future:
             return members
         return {name: one for name, one in members.items() if reads_time_features(one.model, one.model_args)}
 
-    def _member(self, *, seed: int = 0, lookback: float = 1, **others: Any) -> "Arguments":
-        steps = max(1, int(self.lookback * lookback))
-        return replace(self, quality=None, time_limit=None, seed=self.seed + seed, lookback=steps, **others)
+    def _member(self, *, seed: int = 0, lookback: int = SHORT, epochs: float = 1, **others: Any) -> "Arguments":
+        # With future covariates all have the same look-back: these are laid out in steps of it.
+        steps = self.lookback if self.future else min(lookback, self.lookback)
+        changed: dict[str, Any] = {
+            "seed": self.seed + seed,
+            "lookback": steps,
+            "epochs": max(1, round(epochs * self.epochs)),
+        }
+        return replace(self, quality=None, time_limit=None, **changed, **others)
+
+    def for_rows(self, rows: int) -> "Arguments":
+        """Return the arguments for a table of so many rows: an ensemble with its default look-back shortens it."""
+        if self.quality is None or self.lookback != LONG:
+            return self
+        return replace(self, lookback=shorter_lookback(self.lookback, rows=rows, horizon=self.horizon))
+
+    @property
+    def n_covariates(self) -> int:
+        """Return how many time features the future covariates are."""
+        return len(self.future or ()) * len(shifts(lookback=self.lookback, horizon=self.horizon))
 
     @property
     def attention_name(self) -> str:
@@ -142,6 +143,8 @@ class Arguments:
             "n_time_features": n_time_features,
             **dict(self.model_args or {}),
         }
+        if "n_covariates" in signature(MODELS[self.model].build).parameters:
+            options["n_covariates"] = self.n_covariates
         if isinstance(options.get("primer"), Mapping):
             options["primer"] = seeded(options["primer"], self.seed)
         return create_model(

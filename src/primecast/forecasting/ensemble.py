@@ -12,12 +12,14 @@ Letters: b batch, l look-back, h horizon, n channels, m time features, w windows
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor, nn
 
+from primecast.data.windows import Batch, WindowSource
 from primecast.errors import InputError
 from primecast.forecasting.arguments import Arguments
 from primecast.nn.mechanisms import AttentionMap
@@ -63,6 +65,11 @@ class LastSteps(nn.Module):
         super().__init__()
         self.model = model
         self.lookback = lookback
+        if hasattr(model, "solve"):
+            self.solve = self._solve
+
+    def _solve(self, train: WindowSource, val: WindowSource) -> None:
+        self.model.solve(*(LastStepsWindows(windows, self.lookback) for windows in (train, val)))  # type: ignore[operator]
 
     def forward(
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b w m"] | None = None
@@ -70,6 +77,22 @@ class LastSteps(nn.Module):
         skipped = x.shape[1] - self.lookback
         forecast: Tensor = self.model(x[:, skipped:], None if time_features is None else time_features[:, skipped:])
         return forecast
+
+
+@dataclass(frozen=True)
+class LastStepsWindows:
+    """Windows whose inputs are the last steps of longer ones, a `WindowSource`."""
+
+    windows: WindowSource
+    lookback: int
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def batch(self, index: Int64[Tensor, "b"]) -> Batch:
+        x, y, time_features = self.windows.batch(index)
+        skipped = x.shape[1] - self.lookback
+        return Batch(x[:, skipped:], y, None if time_features is None else time_features[:, skipped:])
 
 
 def build_member(member: Arguments, *, lookback: int, channels: int, n_time_features: int) -> nn.Module:

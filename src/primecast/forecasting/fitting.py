@@ -56,6 +56,7 @@ def fit_state(
     columns = [str(name) for name in table.frame.columns]
     roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
     table = table.ordered(roles.columns)
+    arguments = arguments.for_rows(len(table))
     lookback, horizon = arguments.lookback, arguments.horizon
     ranges = row_ranges(Ratio(), rows=len(table), lookback=lookback, horizon=horizon)
     season = season_of(table.index) if arguments.season is None else arguments.season
@@ -278,6 +279,8 @@ class TargetsOnly(nn.Module):
         super().__init__()
         self.model = model
         self.targets = targets
+        if hasattr(model, "solve"):  # it leaves out truths that are NaN by itself
+            self.solve = model.solve
 
     def forward(
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None

@@ -25,6 +25,7 @@ from primecast.errors import InputError, unknown
 from primecast.forecasting.analyses import relations_of, sensor_ablation_of
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.backtesting import Backtest, backtest, check_origins
+from primecast.forecasting.designs import resolve
 from primecast.forecasting.drawing import plot_state
 from primecast.forecasting.export import export_state
 from primecast.forecasting.fitting import fit_state
@@ -48,31 +49,31 @@ class NotFittedError(ValueError, AttributeError):
 class Forecaster:
     """Forecast all channels of a regular time series together.
 
-    horizon:   steps to forecast. lookback: steps of input.
+    horizon:   steps to forecast.
+    lookback:  steps of input. None: 96 for one model, 336 for an ensemble; less where that has few rows.
     model, attention: names as in `primecast list`; attention None is the model's default.
     model_args: arguments of the model, as `create_model` takes them.
     past:      names of columns that are inputs but not forecast, such as a controller's output.
     future:    names of columns that are known beforehand, such as a holiday; `predict` is given their future.
-    loss, lr, batch_size, epochs, patience, schedule, seed: of the training, see `primecast.fit`.
+    loss, lr, batch_size, epochs, patience, schedule, seed: of the training, see `primecast.fit`. lr, epochs and
+               schedule None: 5e-4, 10, "halving" for one model, 1e-3, 5, "cosine" for an ensemble.
     device, precision: of the training, see `primecast.fit`; forecasts are made on the CPU in float32.
     missing:   policy for missing values: "error", "interpolate", "ffill" or "mask", see `primecast.frames.POLICIES`.
     season:    steps of the seasonal naive forecast, which may exceed the look-back; by default from the dates.
     refit:     train once more, on all rows and for the best number of epochs, before forecasting. Scores and intervals
                stay those of the model that was not trained on the held-out rows. It doubles the time.
     progress:  "bar", "lines", "off" or "auto", see `primecast.fit`.
-    quality:   "fast", "good" or "best": an ensemble of 1, 4 or 7 members of different designs, averaged with weights
-               that the validation rows choose; see `leaderboard`. None: one model, as the arguments above say. Where
-               a model, an attention or model_args are given, the members are built on them.
+    quality:   "fast", "good" or "best": an ensemble of 4, 6 or 11 members of different designs, averaged with weights
+               that the validation rows choose; see `leaderboard`. None: "good"; but one model where a model, an
+               attention or model_args are given. With a quality, too, the members are built on what is given.
     time_limit: seconds after which no further member is begun; the first one is always trained.
 
-    All arguments can be written as JSON and are checked at once.
-
-    After `fit`: `scores_` and `naive_scores_` (of the last fifth of the rows, which is held out from training, in
-    scaled units), `periods_`, `model_`, `history_`, `scaler_` and the other attributes below.
+    All arguments can be written as JSON and are checked at once. After `fit`: `scores_`, `naive_scores_` (of the last
+    fifth of the rows, which are not trained on, in scaled units), `periods_`, `model_` and the other attributes below.
 
     Example:
 
-        f = Forecaster(horizon=24, lookback=96).fit(df)      # df: DatetimeIndex x channels
+        f = Forecaster(horizon=24).fit(df)                   # df: DatetimeIndex x channels
         f.predict()                                          # the next 24 rows, same columns, same units
         f.predict(newer, level=[80, 95])                     # after newer rows, with lo and hi columns
     """
@@ -84,18 +85,18 @@ class Forecaster:
         self,
         *,
         horizon: int,
-        lookback: int = 96,
-        model: str = "itransformer",
+        lookback: int | None = None,
+        model: str | None = None,
         attention: str | None = None,
         model_args: Mapping[str, Any] | None = None,
         past: Sequence[str] | None = None,
         future: Sequence[str] | None = None,
         loss: str = "mse",
-        lr: float = 5e-4,
+        lr: float | None = None,
         batch_size: int = 32,
-        epochs: int = 10,
+        epochs: int | None = None,
         patience: int = 3,
-        schedule: str = "halving",
+        schedule: str | None = None,
         seed: int = 0,
         device: str = "cpu",
         precision: str = "float32",
@@ -332,8 +333,10 @@ class Forecaster:
         """Return the fitted state, if the arguments are still those of `fit`."""
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this Forecaster has not been fitted: {remedy}")
+        resolved = resolve(self.get_params())
         for name, value in vars(self.state_.arguments).items():
-            if name != "progress" and getattr(self, name) != value:
+            shortened = name == "lookback" and self.lookback is None
+            if name != "progress" and not shortened and resolved[name] != value:
                 raise InputError(
                     f"this Forecaster was fitted with {name}={value!r} and has {name}={getattr(self, name)!r} now: fit "
                     "it again, or set it back"
@@ -364,7 +367,7 @@ class Forecaster:
         return "state_" in vars(self)
 
     def _arguments(self) -> Arguments:
-        return Arguments(**deepcopy(self.get_params()))
+        return Arguments(**deepcopy(resolve(self.get_params())))
 
     # ---------------------------------------------------------------- files
 

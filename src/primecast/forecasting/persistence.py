@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from primecast.data.windows import Scaler, is_subhourly
 from primecast.errors import InputError
-from primecast.forecasting.arguments import DESIGNS, Arguments, tensor_kinds
+from primecast.forecasting.arguments import Arguments, tensor_kinds
+from primecast.forecasting.designs import DESIGNS
 from primecast.forecasting.ensemble import build_forecast_model
 from primecast.forecasting.model_card import model_card
 from primecast.forecasting.saved_config import (
@@ -40,7 +41,7 @@ from primecast.frames.window_builder import WindowBuilder
 from primecast.storage.folder import read_consistently, save_folder
 from primecast.storage.tensors import load_weights
 
-MEMBER = ("model", "attention", "model_args", "lookback", "lr", "seed")
+MEMBER = ("model", "attention", "model_args", "lookback", "lr", "epochs", "seed")
 """The arguments in which a member of an ensemble differs from its Forecaster."""
 # ---------------------------------------------------------------- saving
 

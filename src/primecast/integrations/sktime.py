@@ -137,11 +137,11 @@ class PrimecastForecaster(BaseForecaster):
     def _predict(self, fh: Any, X: pd.DataFrame | None) -> pd.DataFrame:
         steps = fh.to_relative(self.cutoff).to_pandas().astype(int)
         known = _frame(self.rows_)
-        rows = known.iloc[-self.forecaster_.lookback :]
-        while len(rows) < self.forecaster_.lookback + steps.max():
-            more = self.forecaster_.predict(rows.iloc[-self.forecaster_.lookback :])
+        rows = known.iloc[-self.forecaster_.state_.lookback :]
+        while len(rows) < self.forecaster_.state_.lookback + steps.max():
+            more = self.forecaster_.predict(rows.iloc[-self.forecaster_.state_.lookback :])
             rows = pd.concat([rows, more])
-        forecast = rows.iloc[self.forecaster_.lookback + steps - 1]
+        forecast = rows.iloc[self.forecaster_.state_.lookback + steps - 1]
         index = fh.to_absolute(self.cutoff).to_pandas()
         return pd.DataFrame(forecast.to_numpy(), index=index, columns=self.rows_.columns)
 

@@ -16,6 +16,7 @@ from primecast.models.itransformer import ITransformer
 from primecast.models.lagts import LagTSReconstruction
 from primecast.models.lift import LIFT
 from primecast.models.patchtst import PatchTST
+from primecast.models.ridge import Ridge
 from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
 from primecast.nn.mechanisms import MECHANISMS
 from primecast.nn.primer import Primer
@@ -92,6 +93,14 @@ MODELS: Mapping[str, ModelEntry] = {
         tokens="patches of one channel",
         reference="Nie et al., ICLR 2023",
         map_size=lambda sizes: sizes["channels"] * ((sizes["lookback"] - sizes["patch"]) // sizes["stride"] + 2) ** 2,
+    ),
+    "ridge": ModelEntry(
+        Ridge,
+        tokens="none: a linear map per channel, in closed form",
+        reference="Hoerl & Kennard, Technometrics 1970",
+        reads_time_features=True,
+        permutes=False,  # a map for each channel
+        equivariant=False,
     ),
     "lift": ModelEntry(
         LIFT,

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from primecast.data.windows import Batch, WindowSource
 from primecast.errors import InputError, TrainingError
 from primecast.nn.losses import Loss
-from primecast.training.checkpoint import EpochRow, TrainingRun, lock_state_dir
+from primecast.training.checkpoint import EpochRow, TrainingProgress, TrainingRun, lock_state_dir
 from primecast.training.device import autocast, keep_large_blocks, select_device
 from primecast.training.distributed import join
 from primecast.training.optimizer import SCHEDULES, Adam, expand_factors, require_grad_only, select_parameters
@@ -48,6 +48,13 @@ class History:
     seconds: float
     steps: int
     stopped_early: bool
+
+    @classmethod
+    def of(cls, progress: TrainingProgress, *, epochs: int) -> "History":
+        """Return the history of a run that was to have so many epochs."""
+        rows = tuple(progress.rows)
+        seconds = sum(row.seconds for row in rows)
+        return cls(rows, progress.best_epoch, seconds, progress.steps, len(rows) < epochs)
 
     @property
     def best(self) -> EpochRow:
@@ -86,18 +93,18 @@ def fit(
     Under torchrun all processes must call it, with the same arguments; `batch_size` is that of all together.
 
     loss:        of forecast and truth; a model with a method `training_loss(x, y, time_features, loss)` uses that.
+                 One with a method `solve(train, val)` is solved in closed form instead, which counts as one epoch.
     patience:    stop after so many epochs in a row that are worse than the best; a tie counts as improvement.
     seed:        of the order of windows and of dropout; the caller's random state is left as it was.
     schedule:    of the learning rate, a name in SCHEDULES.
-    drop_last:   leave out an epoch's last, short batch. Windows fewer than one batch are one batch all the same.
+    drop_last:   leave out an epoch's last, short batch, unless it is the only one.
     parameters:  train only these: the name of a part of the model ("head"), or a predicate over parameter names.
     lr_factors:  factors on lr for named parts, {"primer": 10.0}; the innermost part of a parameter counts.
     precision:   a name in PRECISIONS, also for the validation scores.
     device:      "cpu", "cuda", "cuda:1", "mps". Only the CPU is tested; only there a resumed run gives the same bits.
     keep_blocks: see `keep_large_blocks`.
-    state:       a folder for this run alone, written every `save_every` steps, after each epoch, and before Ctrl-C or
-                 SIGTERM takes effect. A call that finds a state there resumes it; a finished one returns at once. The
-                 loss must then have a name of its own.
+    state:       a folder for this run alone, written every `save_every` steps, after epochs, before Ctrl-C and SIGTERM
+                 take effect. A call that finds a state there resumes it. The loss must have a name of its own.
     progress:    "bar", "lines" (one per epoch) or "off", on stderr; "auto" is a bar on a terminal, else lines.
     """
     settings = TrainingSettings(
@@ -111,6 +118,8 @@ def fit(
     if keep_blocks:
         keep_large_blocks()
     model.to(target)
+    if hasattr(model, "solve"):
+        return _solve(model, train, val, batch_size=batch_size)
     optimizer = Adam(selected, factors)
     steps = settings.steps(len(train))
     description, parts = describe_run(train, val, loss, settings, group.size), describe_model(model, selected)
@@ -124,14 +133,24 @@ def fit(
         run = TrainingRun(model, optimizer, {**parts, **description}, settings, steps, target, group)
         if run.resume():
             display.resumed(run.progress)
-        try:
-            # Processes of a group save together: one that was told to end could not save alone.
+        try:  # processes of a group save together: one that was told to end could not save alone
             with hold_signals(settings.state is not None and group.size == 1) as held:
                 _train(run, train, val, loss, display, held)
         finally:
             run.restore_best()
-    rows, best_epoch, total = tuple(run.progress.rows), run.progress.best_epoch, run.progress.steps
-    return History(rows, best_epoch, sum(row.seconds for row in rows), total, len(rows) < settings.epochs)
+    return History.of(run.progress, epochs=settings.epochs)
+
+
+def _solve(model: nn.Module, train: WindowSource, val: WindowSource, *, batch_size: int) -> History:
+    """Solve the model in closed form; its history is one epoch without learning rate and training loss."""
+    began = time.perf_counter()
+    model.train()
+    model.solve(train, val)  # type: ignore[operator]
+    model.eval()
+    scores = evaluate(model, val, batch_size=batch_size)
+    seconds = time.perf_counter() - began
+    row = EpochRow(epoch=1, lr=0.0, train_loss=float("nan"), val_mse=scores.mse, val_mae=scores.mae, seconds=seconds)
+    return History((row,), 1, seconds, 0, False)
 
 
 def _train(
