@@ -235,7 +235,8 @@ class Rows:
         provisional = others is not None and (cores is None or cores > BUSY)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         row = {"id": name, **values, "others": cores, "provisional": provisional, "at": now}
-        self.rows[name] = row | stamp()
+        # Read again: another process may have added rows since.
+        self.rows = Rows.open(self.path.parent, self.path.stem).rows | {name: row | stamp()}
         text = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in self.rows.values())
         write_bytes_atomically(self.path, text.encode())
 

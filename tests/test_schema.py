@@ -45,7 +45,7 @@ def test_every_argument_has_a_rule() -> None:
         ({"model_args": 5}, "model_args is 5; it must be a mapping from names to values or None"),
         ({"model_args": {5: 5}}, "model_args is {5: 5}; it must be a mapping"),
         ({"refit": "no"}, "refit is 'no'; it must be true or false"),
-        ({"time_limit": 3}, "time_limit is 3; it goes with quality"),
+        ({"time_limit": 3, "model": "dlinear"}, "time_limit is 3; it is for an ensemble, not one model"),
         ({"time_limit": -3.0, "quality": "good"}, r"time_limit is -3.0; it must be a finite number above 0"),
         ({"model_args": {"d_model": 0}}, "d_model is 0; it must be a whole number of at least 1 and of at most 65536"),
         ({"model_args": {"d_model": 8.5}}, "d_model is 8.5; it must be a whole number"),

@@ -22,7 +22,7 @@ Dayfirst = Annotated[
 ]
 Missing = Annotated[str, option("Policy for missing values: error, interpolate, ffill or mask.", DATA)]
 Horizon = Annotated[int, option("Steps to forecast.", MODEL)]
-Lookback = Annotated[int, option("Past steps the model sees.", MODEL)]
+Lookback = Annotated[int | None, option("Past steps the model sees; by default 336, less with few rows.", MODEL)]
 Quality = Annotated[
     str | None, option("fast, good or best: an ensemble of 1, 4 or 7 models. Default: one model.", MODEL)
 ]

@@ -22,7 +22,7 @@ from primecast.errors import InputError
 def forecast(
     data: options.Data,
     horizon: options.Horizon,
-    lookback: options.Lookback = 96,
+    lookback: options.Lookback = None,
     level: options.Level = None,
     quality: options.Quality = None,
     time_limit: options.TimeLimit = None,
@@ -57,7 +57,7 @@ def train(
     data: options.Data,
     horizon: options.Horizon,
     save: Annotated[Path, option("Folder to save the model in.", OUTPUT)],
-    lookback: options.Lookback = 96,
+    lookback: options.Lookback = None,
     quality: options.Quality = None,
     time_limit: options.TimeLimit = None,
     missing: options.Missing = "error",

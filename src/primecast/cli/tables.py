@@ -21,6 +21,7 @@ from pandas import DataFrame
 from primecast.cli.targets import STREAM
 from primecast.errors import InputError, check_known, format_list, unknown
 from primecast.experiments.spec import SIZES, parse_setting
+from primecast.forecasting.designs import ONE_MODEL
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import frequency_in_words
 from primecast.frames.future_covariates import UnknownFutureWarning
@@ -117,7 +118,7 @@ def build(settings: Sequence[str] | None, **arguments: Any) -> Forecaster:
             raise InputError(f"{name} has an option of its own: --{name.replace('_', '-')} {value}")
         (given if name in own else others)[name] = value
     if others:
-        model = given.get("model", own["model"].default)
+        model = given.get("model") or ONE_MODEL["model"]
         check_known("model", model, MODELS)
         known = {*own, *signature(MODELS[model].build).parameters} - {*arguments, "model_args", *SIZES}
         for name in others:

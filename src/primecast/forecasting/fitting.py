@@ -26,7 +26,7 @@ from primecast.errors import InputError, TrainingError, format_list
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.ensemble import Ensemble, build_forecast_model, build_member, error_products, greedy_weights
 from primecast.forecasting.intervals import thinned
-from primecast.forecasting.memory import check_memory
+from primecast.forecasting.memory import MemoryNeededError, check_memory
 from primecast.forecasting.model_card import collect_facts
 from primecast.forecasting.prediction import forecast_held_out
 from primecast.forecasting.state import FittedState, TrainingRecord
@@ -70,7 +70,6 @@ def fit_state(
     builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing, is_subhourly(table.index))
     train = builder.windows(known, ranges.train)
     val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
-    check_memory(arguments, channels=train.channels, n_time_features=train.n_time_features)
     fitted = _train_members(arguments, train, val, checkpoints)
     board = [member.facts for member in fitted]
     if arguments.quality:
@@ -201,7 +200,7 @@ def _train_members(
 ) -> list[FittedMember]:
     """Train the members one after the other; those that diverge or that the time limit cuts off are left out."""
     wanted, fitted, began = arguments.members() or {"": arguments}, list[FittedMember](), time.monotonic()
-    failure: TrainingError | None = None
+    failure: TrainingError | MemoryNeededError | None = None
     for number, (name, one) in enumerate(wanted.items(), 1):
         started = time.monotonic()
         if fitted and arguments.time_limit is not None and started - began > arguments.time_limit:
@@ -209,11 +208,12 @@ def _train_members(
             break
         _say(arguments, f"member {number} of {len(wanted)}: {name}")
         sizes = {"channels": train.channels, "n_time_features": train.n_time_features}
-        fresh = build_member(one, lookback=arguments.lookback, **sizes)
         try:
+            check_memory(one, **sizes)
+            fresh = build_member(one, lookback=arguments.lookback, **sizes)
             folder = checkpoints and checkpoints / f"member-{number}"
             model, history = _train(one, fresh, train, val, epochs=one.epochs, checkpoint=folder)
-        except TrainingError as error:
+        except (TrainingError, MemoryNeededError) as error:
             failure = error
             _say(arguments, f"  left out: {error}")
             continue

@@ -14,20 +14,23 @@ COPIES = 5
 GIGABYTE = 10**9
 
 
+class MemoryNeededError(InputError):
+    """A training that needs more memory than the machine has."""
+
+
 def check_memory(arguments: Arguments, *, channels: int, n_time_features: int) -> None:
-    """Refuse a training on the CPU that needs more memory than the machine has."""
+    """Refuse the training of a model on the CPU that needs more memory than the machine has."""
     there = machine_memory()
     if arguments.device != "cpu" or there is None:
         return
-    for one in arguments.members().values() or (arguments,):
-        needed = needed_bytes(one, channels=channels, n_time_features=n_time_features)
-        if needed > there:
-            batch_size = max(1, int(one.batch_size * there / needed / 2))
-            raise InputError(
-                f"to train {one.model} with {one.attention_name} attention on {channels} channels, batch_size "
-                f"{one.batch_size}, takes about {needed / GIGABYTE:.0f} GB of memory, and this machine has "
-                f"{there / GIGABYTE:.0f} GB: take fewer channels, batch_size={batch_size} or model='dlinear'"
-            )
+    needed = needed_bytes(arguments, channels=channels, n_time_features=n_time_features)
+    if needed > there:
+        batch_size = max(1, int(arguments.batch_size * there / needed / 2))
+        raise MemoryNeededError(
+            f"to train {arguments.model} with {arguments.attention_name} attention on {channels} channels, batch_size "
+            f"{arguments.batch_size}, takes about {needed / GIGABYTE:.0f} GB of memory, and this machine has "
+            f"{there / GIGABYTE:.0f} GB: take fewer channels, batch_size={batch_size} or model='dlinear'"
+        )
 
 
 def needed_bytes(arguments: Arguments, *, channels: int, n_time_features: int) -> int:
