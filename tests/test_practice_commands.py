@@ -314,7 +314,7 @@ def test_a_traceback_is_shown_when_it_is_asked_for(
         (["forecast", "CSV", *TINY, "--set", "d_model=0"], "d_model is 0; it must be a whole number of at least 1"),
         (["forecast", "CSV", *TINY, "--set", "dropout=x"], "dropout is 'x'; it must be a finite number of at least 0"),
         (["forecast", "CSV", "--horizon", "0"], "--horizon is 0; it must be a whole number of at least 1"),
-        (["forecast", "CSV", *TINY, "--time-limit", "9"], "--time-limit is 9.0; it goes with quality"),
+        (["forecast", "CSV", *TINY, "--time-limit", "9"], "--time-limit is 9.0; it is for an ensemble, not one model"),
         (["forecast", "GAPS", *TINY], "choose a policy, --missing interpolate ("),
         (["forecast", "CSV", *TINY, "--set", "horizon=3"], "horizon has an option of its own: --horizon 3"),
         (["forecast", "CSV", *TINY, "--missing", "guess"], "unknown policy for missing values 'guess'"),
