@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from primecast.errors import InputError, format_list, unknown
+from primecast.forecasting.bounds import BOUNDS
 from primecast.frames.validate import POLICIES
 from primecast.models import MODELS, attention_options, create_model, default_attention, reads_time_features
 from primecast.nn.losses import create_loss
@@ -22,11 +23,12 @@ from primecast.training.device import PRECISIONS
 from primecast.training.optimizer import SCHEDULES
 from primecast.training.progress import PROGRESS
 
-CHOICES: dict[str, Mapping[str, object] | Sequence[str]] = {
+CHOICES: dict[str, Mapping[str, object] | Sequence[str | None]] = {
     "schedule": SCHEDULES,
     "precision": PRECISIONS,
     "progress": PROGRESS,
     "missing": POLICIES,
+    "bounds": BOUNDS,
 }
 
 
@@ -73,6 +75,7 @@ class Arguments:
     progress: str
     quality: str | None
     time_limit: float | None
+    bounds: str | None
 
     def check(self) -> None:
         """Refuse every value that cannot be used, now and not after an hour of training."""

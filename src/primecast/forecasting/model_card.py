@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from primecast.forecasting.intervals import conformal_radius
+from primecast.forecasting.intervals import ErrorDistribution, least_windows
 from primecast.forecasting.state import FittedState, TrainingRecord
 from primecast.frames.dates import describe_step
 
@@ -23,11 +23,7 @@ def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Boo
 
     val_errors: which rows of the calibration are errors of validation rows; the others are of test rows.
     """
-    val, test = state.calibration[val_errors], state.calibration[~val_errors]
-    coverage: dict[str, float | None] = {}
-    for level in LEVELS:
-        enough = len(val) >= level / (100 - level) and len(test) > 0
-        coverage[str(level)] = float((test <= conformal_radius(val, level)).mean()) if enough else None
+    coverage = _coverage(state, val_errors)
     roles, arguments = state.roles, state.arguments
     return {
         "data": {
@@ -57,6 +53,20 @@ def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Boo
         "calibration": len(state.calibration),
         "versions": {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")},
     }
+
+
+def _coverage(state: FittedState, val_errors: Bool[np.ndarray, "m"]) -> dict[str, float | None]:
+    """Return the coverage of the test rows by each level; None where the validation rows have too few windows."""
+    known, test = state.calibration, state.calibration.only(~val_errors)
+    until = int(test.origins.min(initial=0))
+    told = ErrorDistribution(known.only(val_errors), until=until, season=state.season, adaptive=False)
+    coverage: dict[str, float | None] = {}
+    for level in LEVELS:
+        coverage[str(level)] = None
+        if told.windows >= least_windows(level) and len(test):
+            low, high = told.interval(test.forecasts, test.origins, level) - test.forecasts
+            coverage[str(level)] = float(((low <= test.errors) & (test.errors <= high)).mean())
+    return coverage
 
 
 def model_card(facts: Mapping[str, Any]) -> str:
@@ -118,8 +128,8 @@ def _intervals(facts: Mapping[str, Any]) -> str:
     ]
     return f"""## Intervals
 
-Split-conformal, per channel and step, from the errors of {facts["calibration"]} held-out windows. Coverage of the test
-rows, with the errors of the validation rows alone:
+By channel, step, level of the forecast and time of the season, from the errors of {facts["calibration"]} held-out
+windows. Coverage of the test rows, with the errors of the validation rows alone:
 
 | level | truths inside |
 |---|---|
