@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from primecast.forecasting.intervals import ErrorDistribution, least_windows
+from primecast.forecasting.intervals import ErrorDistribution, least_windows, thinned
 from primecast.forecasting.state import FittedState, TrainingRecord
 from primecast.frames.dates import describe_step
 
 LEVELS = (80, 90)
 """Levels, in per cent, whose coverage the card reports."""
+TESTED = 25
+"""Test windows that measure it, at most."""
 
 
 def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Bool[np.ndarray, "m"]) -> dict[str, Any]:
@@ -56,17 +58,22 @@ def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Boo
 
 
 def _coverage(state: FittedState, val_errors: Bool[np.ndarray, "m"]) -> dict[str, float | None]:
-    """Return the coverage of the test rows by each level; None where the validation rows have too few windows."""
-    known, test = state.calibration, state.calibration.only(~val_errors)
-    until = int(test.origins.min(initial=0))
-    told = ErrorDistribution(known.only(val_errors), until=until, season=state.season, adaptive=False)
-    coverage: dict[str, float | None] = {}
-    for level in LEVELS:
-        coverage[str(level)] = None
-        if told.windows >= least_windows(level) and len(test):
-            low, high = told.interval(test.forecasts, test.origins, level) - test.forecasts
-            coverage[str(level)] = float(((low <= test.errors) & (test.errors <= high)).mean())
-    return coverage
+    """Return the coverage of test rows by each level, as known at each origin; None with too few validation windows."""
+    test = state.calibration.only(~val_errors)
+    told = ErrorDistribution(
+        state.calibration, until=int(test.origins.min(initial=0)), season=state.season, adaptive=True
+    )
+    inside: dict[float, list[float]] = {
+        level: [] for level in LEVELS if np.count_nonzero(val_errors) >= least_windows(level) and told.windows
+    }
+    for window in thinned(len(test), cells=1, most=TESTED):
+        one = test.only(slice(window, window + 1))
+        told.move_to(int(one.origins[0]))
+        for level, found in inside.items():
+            middle = 0.5 - level / 200, 0.5 + level / 200
+            low, high = told.quantiles(one.forecasts, one.origins, middle) - one.forecasts
+            found.append(float(((low <= one.errors) & (one.errors <= high)).mean()))
+    return {str(level): float(np.mean(inside[level])) if inside.get(level) else None for level in LEVELS}
 
 
 def model_card(facts: Mapping[str, Any]) -> str:
@@ -129,7 +136,7 @@ def _intervals(facts: Mapping[str, Any]) -> str:
     return f"""## Intervals
 
 By channel, step, level of the forecast and time of the season, from the errors of {facts["calibration"]} held-out
-windows. Coverage of the test rows, with the errors of the validation rows alone:
+windows. Coverage of test rows, with the errors known at each origin:
 
 | level | truths inside |
 |---|---|
