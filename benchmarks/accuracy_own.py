@@ -2,7 +2,7 @@
 
 `accuracy.py` starts this file in a process of its own. The Forecaster gets the rows in original units and splits and
 scales them itself; forecasts are made from the same origins as those of the peers, without training anew. Intervals
-are calibrated on the validation rows alone: those that a user gets also know the errors of the test rows.
+are those of `backtest`: adaptive, from the errors of validation and test rows that are known at each origin.
 
 Letters: m origins, h horizon, n channels, q quantiles.
 """
@@ -22,9 +22,10 @@ from accuracy_cells import QUANTILES, Cell, load_cell
 from accuracy_peers import cpu_seconds
 from primecast import Forecaster
 from primecast.forecasting.designs import DESIGNS, ENSEMBLE, QUALITIES
-from primecast.forecasting.intervals import radius
-from primecast.forecasting.prediction import forecast_from
+from primecast.forecasting.intervals import ErrorDistribution
+from primecast.forecasting.prediction import forecast_from, forecast_held_out
 from primecast.forecasting.state import FittedState
+from primecast.frames.dates import row_number
 from primecast.frames.validate import CheckedFrame
 
 
@@ -35,13 +36,18 @@ def settings(method: str) -> dict[str, object]:
 
 def intervals(state: FittedState, table: CheckedFrame, cell: Cell) -> tuple[np.ndarray, Float[np.ndarray, "q m h n"]]:
     """Return the forecasts from the test origins and their quantiles, all scaled."""
-    batch_size = state.arguments.batch_size
-    ahead = forecast_from(state.model, state.builder, table, cell.origins, batch_size=batch_size).forecasts
-    held_out = forecast_from(state.model, state.builder, table, cell.calibration, batch_size=batch_size)
-    errors = held_out.errors(cell.tested)
-    widths = [radius(errors, 100 * abs(2 * level - 1), adaptive=False) if level != 0.5 else 0.0 for level in QUANTILES]
-    signs = np.sign(np.array(QUANTILES) - 0.5)
-    return ahead, np.stack([ahead + sign * width for sign, width in zip(signs, widths, strict=True)])
+    model, builder, batch_size = state.bounded_model, state.builder, state.arguments.batch_size
+    ahead = forecast_from(model, builder, table, cell.origins, batch_size=batch_size).forecasts
+    held_out = forecast_held_out(model, builder, table, range(cell.trained, len(table)), batch_size=batch_size)
+    first = row_number(table.index) - len(table)
+    errors = held_out.calibration(int(cell.origins[-1]), first=first)
+    told = ErrorDistribution(errors, until=first + cell.tested, season=state.season, adaptive=True)
+    quantiles = []
+    for forecast, origin in zip(ahead, first + cell.origins, strict=True):
+        told.move_to(int(origin))
+        quantiles.append(told.quantiles(forecast[None], np.array([origin]), QUANTILES)[:, 0])
+    least = np.where(state.nonnegative, -state.scaler.mean / state.scaler.std, -np.inf)
+    return ahead, np.maximum(np.stack(quantiles, axis=1), least)
 
 
 def run(cell: Cell, quality: str, seed: int, folder: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.designs import resolve
 from primecast.forecasting.fitting import masked_loss
 from primecast.forecasting.forecaster import Forecaster, NotFittedError
+from primecast.forecasting.intervals import Calibration, ErrorDistribution
 from primecast.forecasting.memory import needed_bytes
 from primecast.frames.future_covariates import UnknownFutureWarning
 from primecast.frames.layouts import lengthen
@@ -230,18 +231,44 @@ def test_intervals_are_named_as_neuralforecast_names_them_and_widen_with_the_lev
     pd.testing.assert_frame_equal(forecast[["lead", "follow", "noise"]], fitted.predict())
 
 
-def test_intervals_are_the_conformal_radius_of_the_held_out_errors(fitted: Forecaster) -> None:
+def test_intervals_are_those_of_the_held_out_errors(fitted: Forecaster) -> None:
     df = waves()
     rows, trained = len(df), int(0.7 * 331)
     scaled = fitted.scaler_.transform(df.to_numpy())
-    errors = []
-    for start in range(trained - 19, rows - 26 + 1):
-        forecast = fitted.predict(df.iloc[start : start + 19])
-        errors.append(np.abs(fitted.scaler_.transform(forecast.to_numpy()) - scaled[start + 19 : start + 26]))
-    radius = np.sort(np.stack(errors), axis=0)[int(np.ceil((len(errors) + 1) * 0.8)) - 1] * fitted.scaler_.std
-    told = fitted.predict(level=[80])
+    forecasts = [
+        fitted.scaler_.transform(fitted.predict(df.iloc[start : start + 19]).to_numpy())
+        for start in range(trained - 19, rows - 26 + 1)
+    ]
+    origins = np.arange(trained, rows - 7 + 1)
+    known = Calibration(scaled[origins[:, None] + np.arange(7)] - forecasts, np.stack(forecasts), origins)
+    clock = df.index[0].hour
+    by_hand = ErrorDistribution(known.shifted(clock), until=rows + clock, season=24, adaptive=False)
+    told = fitted.predict(level=[80], adaptive=False)
+    point = fitted.scaler_.transform(told[df.columns].to_numpy())
+    low, high = by_hand.interval(point[None], np.array([rows + clock]), 80)[:, 0]
     for place, name in enumerate(df.columns):
-        np.testing.assert_allclose(told[f"{name}-hi-80"] - told[name], radius[:, place], rtol=1e-4)
+        std, mean = fitted.scaler_.std[place], fitted.scaler_.mean[place]
+        np.testing.assert_allclose(told[f"{name}-lo-80"], low[:, place] * std + mean, rtol=1e-3, atol=2e-3 * std)
+        np.testing.assert_allclose(told[f"{name}-hi-80"], high[:, place] * std + mean, rtol=1e-3, atol=2e-3 * std)
+
+
+def test_channels_that_were_never_negative_get_no_negative_forecast_nor_bound() -> None:
+    df = waves()
+    df["follow"] = (df["follow"] - df["follow"].mean()).clip(lower=0)
+    df.iloc[-7:, 1] = 0
+    auto, free = (Forecaster(**{**SMALL, "epochs": 1, "bounds": bounds}).fit(df) for bounds in ("auto", None))
+    assert list(auto.state_.nonnegative) == [(df[name].iloc[:231] >= 0).all() for name in df.columns]
+    assert auto.state_.nonnegative[1] and not free.state_.nonnegative.any()
+    for told, bound in ((auto.predict(level=[80, 95]), True), (free.predict(level=[80, 95]), False)):
+        lowest = told[["follow", "follow-lo-80", "follow-lo-95"]].min().min()
+        assert lowest >= 0 if bound else lowest < 0
+    raw, raised = free.predict(), auto.predict()
+    np.testing.assert_allclose(raised["follow"], raw["follow"].clip(lower=0), atol=1e-6)
+    tested = auto.backtest(windows=5, level=[95]).forecasts.query("unique_id == 'follow'")
+    assert tested[["primecast", "primecast-lo-95"]].min().min() >= 0
+    assert auto.scores_.mse <= free.scores_.mse
+    with pytest.raises(InputError, match="unknown bounds 'zero'; allowed: auto"):
+        Forecaster(**{**SMALL, "bounds": "zero"})
 
 
 def test_a_constant_channel_has_an_interval_without_width() -> None:

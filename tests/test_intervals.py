@@ -1,21 +1,37 @@
-"""Intervals: quantiles by a written-out formula, the promise where scores are exchangeable, coverage on real data."""
+"""Intervals: quantiles by a written-out formula, the promise where errors are exchangeable, coverage on real data."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primecast.data.catalog import load_dataset
-from primecast.data.windows import split
 from primecast.errors import InputError
+from primecast.forecasting import intervals
 from primecast.forecasting.forecaster import Forecaster
-from primecast.forecasting.intervals import check_levels, conformal_radius, radius, thinned, track
-from primecast.models import create_model
-from primecast.nn.losses import mse
-from primecast.training.loop import fit, predict
+from primecast.forecasting.intervals import (
+    AbsoluteErrors,
+    Calibration,
+    ErrorDistribution,
+    check_levels,
+    known_at,
+    thinned,
+)
+
+
+def drawn(windows: int, horizon: int, channels: int, *, seed: int = 0, stride: int = 1) -> Calibration:
+    """Skewed errors that grow with the level of the forecast, in float64."""
+    rng = np.random.default_rng(seed)
+    forecasts = rng.normal(size=(windows, horizon, channels))
+    errors = (rng.exponential(size=forecasts.shape) - 1) * (1.5 + np.tanh(forecasts))
+    return Calibration(errors, forecasts, np.arange(windows) * stride + 3)
+
+
+# ---------------------------------------------------------------- absolute errors of former folders
 
 
 def by_hand(scores: np.ndarray, level: float) -> np.ndarray:
@@ -26,81 +42,198 @@ def by_hand(scores: np.ndarray, level: float) -> np.ndarray:
 
 
 @given(st.integers(1, 97), st.sampled_from([10, 50, 80, 90, 95, 97.5]), st.integers(0, 7))
-def test_the_radius_is_the_quantile_of_the_written_out_formula(count: int, level: float, seed: int) -> None:
-    scores = np.random.default_rng(seed).exponential(size=(count, 3, 2))
+def test_absolute_errors_give_the_quantile_of_the_written_out_formula(count: int, level: float, seed: int) -> None:
+    scores = np.random.default_rng(seed).exponential(size=(count, 3, 2)).astype(np.float32)
+    known = Calibration(scores, np.zeros_like(scores), np.arange(count), signed=False)
+    told = known_at(known, until=count + 3, season=24, adaptive=True)
+    assert isinstance(told, AbsoluteErrors)
+    point = np.random.default_rng(seed).normal(size=(1, 3, 2))
     if math.ceil(round((count + 1) * level / 100, 9)) > count:
         with pytest.raises(InputError, match=f"an interval of {level:g} % needs at least .* there are {count}"):
-            conformal_radius(scores, level)
+            told.interval(point, np.array([count]), level)
     else:
-        np.testing.assert_array_equal(conformal_radius(scores, level), by_hand(scores, level))
+        low, high = told.interval(point, np.array([count]), level)
+        np.testing.assert_allclose(high[0], point[0] + by_hand(scores, level), rtol=1e-12)
+        np.testing.assert_allclose(low[0], point[0] - by_hand(scores, level), rtol=1e-12)
+
+
+def test_absolute_errors_stay_absolute_when_newer_ones_follow() -> None:
+    former = replace(drawn(11, 5, 3), signed=False)
+    joined = former.followed_by(drawn(7, 5, 3, seed=1))
+    assert not joined.signed and len(joined) == 18
+    assert (joined.errors[11:] >= 0).all() and (joined.forecasts[11:] == 0).all()
+
+
+# ---------------------------------------------------------------- the distribution of signed errors
 
 
 def test_the_least_number_of_windows_is_told_exactly() -> None:
     for level, needed in ((80, 4), (90, 9), (95, 19), (99, 99)):
-        conformal_radius(np.ones((needed, 1)), level)
-        with pytest.raises(InputError, match=f"needs at least {needed} held-out windows, there are {needed - 1}"):
-            conformal_radius(np.ones((needed - 1, 1)), level)
+        point = np.zeros((1, 2, 3))
+        for adaptive in (False, True):
+            enough, few = (
+                ErrorDistribution(drawn(count, 2, 3), until=1000, season=1, adaptive=adaptive)
+                for count in (needed, needed - 1)
+            )
+            assert np.isfinite(enough.interval(point, np.array([1000]), level)).all()
+            with pytest.raises(InputError, match=f"needs at least {needed} held-out windows, there are {needed - 1}"):
+                few.interval(point, np.array([1000]), level)
 
 
-def test_exchangeable_scores_are_covered_as_promised() -> None:
-    draws = np.random.default_rng(3).standard_normal((20_000, 20)) ** 2
-    inside = draws[:, 19] <= conformal_radius(draws[:, :19].T, 80)
-    assert inside.mean() == pytest.approx(16 / 20, abs=0.01)  # ceil(20 * 0.8) = 16 of 20 ranks
-    naive = draws[:, 19] <= np.quantile(draws[:, :19], 0.8, axis=1)
-    assert naive.mean() < 0.79  # what the + 1 is for
+def slow_quantile(told: ErrorDistribution, channel: int, level: int, time: int, probability: float) -> float:
+    """Of one part: every error with its weight, one after the other, in the bins of the distribution."""
+    known, parts = told.calibration, intervals.LEVELS
+    _, horizon, _ = known.errors.shape
+    weights = np.zeros(len(intervals.EDGES) - 1)
+    of_channel = np.zeros_like(weights)
+    for window, origin in enumerate(known.origins):
+        for step in range(horizon):
+            row = origin + step
+            if row >= told.now:
+                continue
+            age = math.exp(-(told.now - 1 - row) / told.memory)
+            rank = np.interp(
+                known.forecasts[window, step, channel], told.knots[channel], np.linspace(0, 1, 4 * parts + 1)
+            )
+            own_level = min(int(rank * parts), parts - 1)
+            own_time = row % told.season * told.times // told.season
+            relative = known.errors[window, step, channel] / told.scale[step, channel]
+            place = sum(relative >= edge for edge in intervals.EDGES[1:-1])
+            near = {0: 1.0, 1: intervals.NEIGHBOR_LEVEL}.get(abs(own_level - level), 0.0)
+            turns = (own_time - time) % told.times
+            beside = 1.0 * (turns == 0) + intervals.NEIGHBOR_TIME * ((turns == 1) + (turns == told.times - 1))
+            weights[place] += age * (near * beside + intervals.SAME_LEVEL * (own_level == level))
+            of_channel[place] += age
+    weights += of_channel * min(1, intervals.REST / of_channel.sum())
+    total = weights.sum()
+    upper = min(max(probability, 1 - probability) * (total + 1), total)
+    wanted, place, below = upper if probability > 0.5 else total - upper, 0, 0.0
+    while below + weights[place] < wanted:
+        below, place = below + weights[place], place + 1
+    inside = (wanted - below) / weights[place]
+    return float(intervals.EDGES[place] + inside * (intervals.EDGES[place + 1] - intervals.EDGES[place]))
 
 
-def slow_track(scores: np.ndarray, level: float, start: np.ndarray, stride: int, rate: float) -> np.ndarray:
-    """One cell at a time: before each window, the news that has arrived moves the radius once for each."""
-    used = np.empty_like(scores)
-    for k in range(scores.shape[1]):
-        delay = math.ceil((k + 1) / stride)
-        for c in range(scores.shape[2]):
-            now = start[k, c]
-            for t in range(len(scores)):
-                if t >= delay:
-                    missed = scores[t - delay, k, c] > used[t - delay, k, c]
-                    now += rate * start[k, c] / math.sqrt(delay) * (missed - (1 - level / 100))
-                used[t, k, c] = max(now, 0)
-    return used
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_table_of_quantiles_is_that_of_the_errors_one_by_one(adaptive: bool) -> None:
+    told = ErrorDistribution(drawn(23, 5, 2, stride=2), until=31, season=7, adaptive=adaptive)
+    for row in (32, 37, 41):
+        told.move_to(row)
+    pooled = intervals._pooled(told.counts)
+    for probability in (0.1, 0.75):
+        (table,) = intervals._table(pooled, [probability])
+        for place in ((0, 0, 0), (1, 3, 2), (0, intervals.LEVELS - 1, 3)):
+            assert table[place] == pytest.approx(slow_quantile(told, *place, probability), rel=1e-9)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 5])
-def test_tracking_uses_only_what_is_known_at_each_origin(stride: int) -> None:
-    scores = np.random.default_rng(1).exponential(size=(41, 7, 3))
-    start = np.full((7, 3), 1.3)
-    tracked = track(scores, 80, start=start, stride=stride, gain=0.3)
-    np.testing.assert_allclose(tracked.radius, slow_track(scores, 80, start, stride, 0.3), rtol=1e-12)
-    changed = scores.copy()
-    changed[30:] *= 100  # a window's own error, and those under way, must not reach its radius
-    again = track(changed, 80, start=start, stride=stride, gain=0.3)
-    for k in range(7):
-        first = 30 + math.ceil((k + 1) / stride)
-        np.testing.assert_array_equal(again.radius[:first, k], tracked.radius[:first, k])
-    assert (again.last > tracked.last).all()
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_only_what_is_known_at_a_row_counts(adaptive: bool) -> None:
+    known = drawn(97, 7, 3, stride=3)
+    rows = known.origins[:, None] + np.arange(7)
+    changed = replace(known, errors=np.where(rows[..., None] >= 200, 50.0, known.errors))
+    unknown = replace(known, errors=np.where(rows[..., None] >= 200, np.nan, known.errors))
+    one, other, third = (
+        ErrorDistribution(each, until=151, season=24, adaptive=adaptive) for each in (known, changed, unknown)
+    )
+    point = drawn(1, 7, 3, seed=5).forecasts
+    for row in (152, 179, 200):
+        told = []
+        for each in (one, other, third):
+            each.move_to(row)
+            told.append(each.quantiles(point, np.array([row]), [0.1, 0.9]))
+        np.testing.assert_array_equal(told[0], told[1])
+        np.testing.assert_allclose(told[0], told[2], rtol=1e-12)
+    for each in (one, other, third):
+        each.move_to(203)
+    assert (other.interval(point, np.array([203]), 80) != one.interval(point, np.array([203]), 80)).any()
+    np.testing.assert_allclose(
+        third.counts.sum(), third.known[: third.used].sum() if not adaptive else third.counts.sum()
+    )
 
 
-def test_tracking_keeps_its_promise_under_a_drift_that_breaks_the_plain_radius() -> None:
-    rng = np.random.default_rng(5)
-    before = np.abs(rng.standard_normal((500, 3, 2)))
-    after = np.abs(rng.standard_normal((3000, 3, 2))) * np.linspace(1, 4, 3000)[:, None, None]
-    start = conformal_radius(before, 90)
-    assert (after <= start).mean() < 0.7
-    assert (after <= track(after, 90, start=start).radius).mean() == pytest.approx(0.9, abs=0.01)
+@settings(deadline=None, max_examples=10)
+@given(
+    st.integers(29, 97), st.sampled_from([1, 5]), st.integers(0, 99), st.booleans(),
+    st.floats(0.1, 10), st.floats(-10, 10),
+)  # fmt: skip
+def test_intervals_are_nested_and_follow_shift_and_scale_of_a_channel(
+    windows: int, horizon: int, seed: int, adaptive: bool, scale: float, shift: float
+) -> None:
+    known = drawn(windows, horizon, 2, seed=seed, stride=2)
+    point = drawn(3, horizon, 2, seed=seed + 1).forecasts
+    origins = np.array([300, 305, 310])
+    told = ErrorDistribution(known, until=2 * windows + 3, season=24, adaptive=adaptive)
+    inner, middle, outer = (told.interval(point, origins, level) for level in (20, 80, 95))
+    assert (outer[0] <= middle[0]).all() and (middle[0] <= inner[0]).all() and (inner[0] <= inner[1]).all()
+    assert (inner[1] <= middle[1]).all() and (middle[1] <= outer[1]).all()
+    moved = Calibration(known.errors * scale, known.forecasts * scale + shift, known.origins)
+    again = ErrorDistribution(moved, until=2 * windows + 3, season=24, adaptive=adaptive)
+    np.testing.assert_allclose(
+        again.interval(point * scale + shift, origins, 80), middle * scale + shift, rtol=1e-5, atol=1e-3 * scale
+    )
 
 
-def test_a_cell_that_never_errs_has_no_width() -> None:
-    scores = np.zeros((29, 2, 3))
-    assert (radius(scores, 80, adaptive=False) == 0).all()
-    assert (radius(scores, 80, adaptive=True) == 0).all()
+@pytest.mark.parametrize(("windows", "level"), [(19, 80), (101, 80), (101, 95)])
+def test_exchangeable_errors_are_covered_as_promised(windows: int, level: float) -> None:
+    """Two thousand channels with errors and forecasts of their own, and the next error of each."""
+    known = drawn(windows + 1, 1, 2003, seed=7)
+    told = ErrorDistribution(known.only(slice(-1)), until=windows + 3, season=1, adaptive=False)
+    low, high = told.interval(known.forecasts[-1:], known.origins[-1:], level)
+    truth = known.forecasts[-1] + known.errors[-1]
+    inside = 100 * ((low[0] <= truth) & (truth <= high[0])).mean()
+    assert level - 2 < inside < min(level + 10, 99.5)
 
 
-def test_the_adaptive_radius_follows_the_later_scores() -> None:
-    rng = np.random.default_rng(2)
-    scores = np.abs(rng.standard_normal((400, 5, 3)))
-    scores[200:] *= 3
-    assert (radius(scores, 80, adaptive=True) > radius(scores, 80, adaptive=False)).mean() > 0.9
-    assert radius(scores[:5], 80, adaptive=True).shape == (5, 3)  # too few to halve: plain
+def test_intervals_know_the_level_the_time_of_day_and_the_side() -> None:
+    rng = np.random.default_rng(3)
+    origins = np.arange(0, 4001, 7)
+    rows = origins[:, None] + np.arange(5)
+    forecasts = rng.uniform(0, 1, size=(*rows.shape, 1))
+    size = np.where(rows % 24 < 12, 1.0, 4.0)[..., None] * (0.2 + forecasts)
+    known = Calibration(rng.exponential(size=size.shape) * size, forecasts, origins)
+    told = ErrorDistribution(known, until=3001, season=24, adaptive=False)
+    later = known.only(known.origins > 3001)
+    low, high = told.interval(later.forecasts, later.origins, 80) - later.forecasts
+    inside = (low <= later.errors) & (later.errors <= high)
+    hours = (later.origins[:, None] + np.arange(5)) % 24
+    for part in (later.forecasts < 0.2, later.forecasts > 0.8, (hours < 12)[..., None], (hours >= 12)[..., None]):
+        assert 100 * inside[np.broadcast_to(part, inside.shape)].mean() == pytest.approx(80, abs=11)
+    assert (low > 0).mean() > 0.9  # no truth lies below
+
+
+def test_bounds_have_no_comb_over_the_steps() -> None:
+    known = drawn(101, 48, 1, stride=5)
+    told = ErrorDistribution(known, until=600, season=1, adaptive=False)
+    low, high = told.interval(np.zeros((1, 48, 1)), np.array([600]), 80)
+    widths = (high - low)[0, :, 0]
+    assert np.abs(np.diff(widths)).max() < 0.05 * widths.mean()
+
+
+def test_the_spread_holds_the_coverage_under_a_drift_that_breaks_the_plain_intervals() -> None:
+    known = drawn(1801, 3, 2, seed=5)
+    grown = known.errors * np.interp(np.arange(1801), [600, 1800], [1, 3])[:, None, None]
+    drifting = replace(known, errors=grown)
+    inside = {}
+    for adaptive in (False, True):
+        told = ErrorDistribution(drifting, until=603, season=1, adaptive=adaptive)
+        hits = []
+        for window in range(603, 1801, 3):
+            one = drifting.only(slice(window, window + 1))
+            if adaptive:
+                told.move_to(int(one.origins[0]))
+            low, high = told.interval(one.forecasts, one.origins, 80) - one.forecasts
+            hits.append((low <= one.errors) & (one.errors <= high))
+        inside[adaptive] = np.mean(hits)
+    assert inside[False] < 0.5 and inside[True] > 0.65
+
+
+def test_a_channel_that_never_erred_has_hardly_any_width() -> None:
+    calm = Calibration(np.zeros((29, 2, 3)), np.ones((29, 2, 3)), np.arange(29))
+    for adaptive in (False, True):
+        low, high = ErrorDistribution(calm, until=31, season=24, adaptive=adaptive).interval(
+            np.ones((1, 2, 3)), np.array([31]), 80
+        )
+        assert (low <= 1).all() and (high >= 1).all() and (high - low < 0.01).all()
 
 
 def test_levels_are_per_cent() -> None:
@@ -114,47 +247,20 @@ def test_levels_are_per_cent() -> None:
             check_levels(bad)
 
 
-def test_a_score_that_is_not_known_moves_nothing() -> None:
-    scores = np.random.default_rng(1).exponential(size=(31, 5, 3))
-    start = np.full((5, 3), 1.3)
-    holed = scores.copy()
-    holed[7:11] = np.nan
-    tracked, without = track(holed, 80, start=start), track(scores, 80, start=start)
-    np.testing.assert_array_equal(tracked.radius[8:12, 0], tracked.radius[[8] * 4, 0])
-    np.testing.assert_array_equal(tracked.radius[:8], without.radius[:8])
-    assert (tracked.radius[12, 0] != tracked.radius[11, 0]).all()
-
-
 @pytest.mark.parametrize(("windows", "cells"), [(7, 3), (499, 3), (5003, 3), (5003, 1_000_000), (2, 10**9)])
 def test_thinned_windows_are_evenly_spaced_and_end_with_the_last(windows: int, cells: int) -> None:
     kept = thinned(windows, cells=cells)
     assert kept[-1] == windows - 1 and (kept >= 0).all()
     assert len(np.unique(np.diff(kept))) <= 1
-    assert len(kept) <= max(100, min(4000, 2_000_000 // cells))
+    assert len(kept) <= max(100, min(4000, 1_000_000 // cells))
     assert len(kept) >= min(windows, 51)
 
 
-def test_coverage_on_the_embedded_set_is_within_two_points_with_the_adaptive_update() -> None:
-    """DLinear, 48 hours to 24: calibrated on the validation rows, measured on the test rows, hour by hour."""
-    splits = split(load_dataset("nyc-weather"), lookback=48, horizon=24)
-    model = create_model("dlinear", lookback=48, horizon=24, channels=24, seed=0)
-    fit(model, splits.train, splits.val, loss=mse, lr=1e-3, batch_size=64, epochs=2, patience=3, seed=0, progress="off")
-    val, test = (
-        (predict(model, windows) - windows.series.unfold(0, 24, 1)[48:].mT).abs().numpy()
-        for windows in (splits.val, splits.test)
-    )
-    for level in (80, 90):
-        start = conformal_radius(val, level)
-        plain = 100 * (test <= start).mean()
-        adaptive = 100 * (test <= track(test, level, start=start).radius).mean()
-        assert abs(adaptive - level) < 2
-        assert plain < level - 8  # autumn's errors do not cover winter: what exchangeability would have promised
-
-
-def test_coverage_through_a_backtest_of_the_embedded_set_is_within_two_points() -> None:
+def test_coverage_through_a_backtest_of_the_embedded_set_is_within_three_points() -> None:
+    """DLinear, 48 hours to 24: the errors of autumn, which come first, do not cover winter."""
     data = load_dataset("nyc-weather")
     frame = pd.DataFrame(data.values, index=data.index, columns=list(data.names))
     forecaster = Forecaster(horizon=24, lookback=48, model="dlinear", lr=1e-3, batch_size=64, epochs=2, progress="off")
-    scores = forecaster.fit(frame).backtest(windows=70, step=24, level=[80, 90], adaptive=True).scores.loc["overall"]
-    assert abs(100 * scores["coverage-80"] - 80) < 2
-    assert abs(100 * scores["coverage-90"] - 90) < 2
+    scores = forecaster.fit(frame).backtest(windows=70, step=24, level=[80, 90]).scores.loc["overall"]
+    assert abs(100 * scores["coverage-80"] - 80) < 3
+    assert abs(100 * scores["coverage-90"] - 90) < 3

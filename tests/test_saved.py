@@ -33,6 +33,7 @@ def save(folder: Path, index: Index = HOURS, *, error: float = 0.5, mse: float =
             **dict.fromkeys(("time_features", "season", "stride", "rows"), 1),
             "periods": {},
             "facts": {"mse": mse},
+            "signed": True,
             "members": [],
         },
         arrays={"calibration": np.full((2, 3, 2), error)},

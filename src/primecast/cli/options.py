@@ -31,7 +31,7 @@ ForecasterSettings = Annotated[
     list[str] | None, option("name=value, an argument of Forecaster or of its model; repeatable.", MODEL, "--set")
 ]
 Level = Annotated[list[float] | None, option("Interval level in percent; repeatable. Default: 80 and 95.", INTERVALS)]
-Adaptive = Annotated[bool, option("Adapt the intervals to recent errors.", INTERVALS, "--adaptive")]
+Adaptive = Annotated[bool, option("Adapt the intervals to recent errors.", INTERVALS, "--adaptive/--no-adaptive")]
 Out = Annotated[str | None, option("CSV file to write; - is stdout.", OUTPUT)]
 Report = Annotated[Path | None, option("HTML report to write; needs the extra `report`.", OUTPUT)]
 Plot = Annotated[Path | None, option("Picture of the forecast to write: .png, .svg or .pdf.", OUTPUT)]

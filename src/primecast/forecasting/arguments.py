@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from primecast.errors import InputError, format_list
+from primecast.forecasting.bounds import BOUNDS
 from primecast.forecasting.designs import DESIGNS, LONG, QUALITIES, SHORT, designs_around, shorter_lookback
 from primecast.frames.roles import shifts
 from primecast.frames.validate import POLICIES
@@ -35,6 +36,7 @@ RULES = {
     "seed": Rule("count", Bounds(least=0, most=LARGEST_SEED - len(DESIGNS))),  # members add to it
     "device": Rule("name"),
     "missing": Rule("name", allowed=POLICIES, what="policy for missing values"),
+    "bounds": Rule("name", allowed=[one for one in BOUNDS if one], optional=True),
     "season": replace(COUNT, optional=True),
     "refit": Rule("flag"),
     "progress": Rule("name", allowed=PROGRESS),
@@ -70,6 +72,7 @@ class Arguments:
     progress: str
     quality: str | None
     time_limit: float | None
+    bounds: str | None
 
     def check(self) -> None:
         """Refuse every value that cannot be used, now and not after an hour of training."""

@@ -7,7 +7,7 @@
 Everything is per channel and, in the last row, "overall", over all cells. Overall RMSE, MAE and width are meaningful
 only if the channels share a unit; MASE and coverage have none. Truths that were missing in the data are not counted.
 
-Letters: w origins, h steps, n channels, m held-out windows, k windows that have begun and not ended.
+Letters: w origins, h steps, n channels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,19 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from jaxtyping import Float, Float32, Float64
+from jaxtyping import Float, Float64
 
 from primecast.errors import InputError
 from primecast.forecasting.fitting import fit_state
-from primecast.forecasting.prediction import (
-    HeldOutForecasts,
-    errors_so_far,
-    forecast_held_out,
-    forecast_next,
-    interval_radius,
-)
+from primecast.forecasting.intervals import AbsoluteErrors, ErrorDistribution, known_at
+from primecast.forecasting.prediction import earlier_errors, forecast_held_out, forecast_next, interval, known_errors
 from primecast.forecasting.state import FittedState
-from primecast.frames.dates import rows_until
+from primecast.frames.dates import row_number, rows_until
 from primecast.frames.point_in_time import PointInTimeValues
 from primecast.frames.validate import CheckedFrame
 
@@ -91,8 +86,9 @@ def backtest(
 ) -> Backtest:
     """Forecast from these rows. refit: train anew on the rows before each origin."""
     horizon, targets, values = state.horizon, state.builder.targets, PointInTimeValues.of(table)
-    known_errors = None if refit else KnownErrors.of(state, table, origins, adaptive=adaptive)
-    forecasts, naives, radii = [], [], {level: [] for level in levels}  # type: ignore[var-annotated]
+    told = None if refit or not levels else _errors_at(state, table, origins, adaptive=adaptive)
+    number = row_number(table.index) - len(table)
+    forecasts, naives, bounds = [], [], {level: [] for level in levels}  # type: ignore[var-annotated]
     for origin in origins:
         own = _refitted(state, table, origin) if refit else state
         before = values.frame_as_of(table, origin)
@@ -100,14 +96,13 @@ def backtest(
         known = values.as_of(np.arange(origin, origin + horizon), origin)[:, len(state.roles.channels) :]
         forecasts.append(forecast_next(own, before, known, unchanged))
         naives.append(_seasonal_naive(values, origin, state.season, horizon)[:, :targets])
-        if known_errors is None:
-            errors, stride, begun = own.calibration, own.stride, errors_so_far(own, own.recent) if adaptive else None
-        else:
-            errors, stride, begun = known_errors.before(origin)
+        if refit and levels:
+            told = known_errors(own, own.recent, adaptive=adaptive)
+        elif told is not None:
+            told.move_to(number + origin)
         for level in levels:
-            radii[level].append(
-                interval_radius(own, level, errors, adaptive=adaptive, stride=stride, begun=begun, unchanged=unchanged)
-            )
+            assert told is not None
+            bounds[level].append(interval(own, told, forecasts[-1], number + origin, level, unchanged))
     return tabulate(
         channels=state.roles.targets,
         cutoffs=[table.index[origin - 1] for origin in origins],
@@ -116,7 +111,7 @@ def backtest(
         forecast=np.stack(forecasts),
         naive=np.stack(naives),
         naive_mae=state.naive_mae,
-        radii={level: np.stack(each) for level, each in radii.items()},
+        bounds={level: np.stack(each, axis=1) for level, each in bounds.items()},
     )
 
 
@@ -124,33 +119,22 @@ def _refitted(state: FittedState, table: CheckedFrame, origin: int) -> FittedSta
     return fit_state(state.arguments, table.ordered(state.columns).as_given().iloc[:origin], state.layout)
 
 
-@dataclass(frozen=True, eq=False)
-class KnownErrors:
-    """The errors that a state had made before each origin.
+def _errors_at(
+    state: FittedState, table: CheckedFrame, origins: list[int], *, adaptive: bool
+) -> AbsoluteErrors | ErrorDistribution:
+    """Return the distribution of the errors that the state had made before the first origin; it can move to later ones.
 
-    earlier: of before the table: all of the calibration, if they were known at its first origin.
+    Errors of before the table count if they were known at its first held-out row. A missing truth has no error: what it
+    is filled with may not have been known when its row was.
     """
-
-    held_out: HeldOutForecasts
-    earlier: Float32[np.ndarray, "m h n"]
-    stride: int
-
-    @classmethod
-    def of(cls, state: FittedState, table: CheckedFrame, origins: list[int], *, adaptive: bool) -> "KnownErrors":
-        first = state.first_held_out(table)
-        rows = range(first, origins[-1] + (state.horizon if adaptive else 0))
-        batch_size = state.arguments.batch_size
-        held_out = forecast_held_out(state.model, state.builder, table, rows, batch_size=batch_size)
-        known = rows_until(table.index, str(state.recent.index[-1]))
-        earlier = state.calibration[: len(state.calibration) if known <= first else 0]
-        stride = min(held_out.stride or state.stride, state.stride if len(earlier) else len(table))
-        return cls(held_out, earlier, stride)
-
-    def before(self, origin: int) -> tuple[Float32[np.ndarray, "m h n"], int, Float32[np.ndarray, "k h n"]]:
-        """Return the errors of ended windows, their stride, and the errors of windows that had begun and not ended."""
-        errors, begun = self.held_out.errors(origin), self.held_out.ends > origin
-        ended = np.concatenate([self.earlier, errors[~begun]])
-        return ended, self.stride, errors[begun & (self.held_out.origins <= origin - self.stride)]
+    first = state.first_held_out(table)
+    rows = range(first, origins[-1] + state.horizon)
+    batch_size, number = state.arguments.batch_size, row_number(table.index) - len(table)
+    held_out = forecast_held_out(state.bounded_model, state.builder, table, rows, batch_size=batch_size)
+    errors = held_out.calibration(origins[-1], first=number, filled=False)
+    if rows_until(table.index, str(state.recent.index[-1])) <= first:
+        errors = earlier_errors(state, number + first).followed_by(errors)
+    return known_at(errors, until=number + origins[0], season=state.season, adaptive=adaptive)
 
 
 def _seasonal_naive(values: PointInTimeValues, origin: int, season: int, horizon: int) -> Float64[np.ndarray, "h n"]:
@@ -169,9 +153,9 @@ def tabulate(
     forecast: Float[np.ndarray, "w h n"],
     naive: Float[np.ndarray, "w h n"],
     naive_mae: Float[np.ndarray, "n"],
-    radii: Mapping[float, Float[np.ndarray, "w h n"]],
+    bounds: Mapping[float, Float[np.ndarray, "2 w h n"]],
 ) -> Backtest:
-    """Return the two frames of a backtest; NaN is unknown. naive_mae: the divisor of MASE."""
+    """Return the two frames of a backtest; NaN is unknown. naive_mae: the divisor of MASE. bounds: lower and upper."""
     windows, horizon, width = truth.shape
     order = (0, 2, 1)  # origin, channel, step: channel after channel within an origin
     columns: dict[str, object] = {
@@ -181,13 +165,13 @@ def tabulate(
         "y": truth.transpose(order).ravel(),
         "primecast": forecast.transpose(order).ravel(),
     }
-    for level in sorted(radii, reverse=True):
-        columns[f"primecast-lo-{level:g}"] = (forecast - radii[level]).transpose(order).ravel()
-    for level in sorted(radii):
-        columns[f"primecast-hi-{level:g}"] = (forecast + radii[level]).transpose(order).ravel()
+    for level in sorted(bounds, reverse=True):
+        columns[f"primecast-lo-{level:g}"] = bounds[level][0].transpose(order).ravel()
+    for level in sorted(bounds):
+        columns[f"primecast-hi-{level:g}"] = bounds[level][1].transpose(order).ravel()
 
     scores = [
-        _scores_of(place, forecast - truth, naive - truth, naive_mae, radii)
+        _scores_of(place, truth, forecast - truth, naive - truth, naive_mae, bounds)
         for place in [*(slice(channel, channel + 1) for channel in range(width)), slice(None)]
     ]
     # A list, not a mapping: a channel may be called "overall", too.
@@ -196,10 +180,11 @@ def tabulate(
 
 def _scores_of(
     channels: slice,
+    truth: Float[np.ndarray, "w h n"],
     error: Float[np.ndarray, "w h n"],
     naive_error: Float[np.ndarray, "w h n"],
     naive_mae: Float[np.ndarray, "n"],
-    radii: Mapping[float, Float[np.ndarray, "w h n"]],
+    bounds: Mapping[float, Float[np.ndarray, "2 w h n"]],
 ) -> dict[str, float]:
     error, naive_error, naive_mae = error[..., channels], naive_error[..., channels], naive_mae[channels]
     scaled = np.abs(error).reshape(-1, error.shape[-1]) / np.where(naive_mae > 0, naive_mae, np.nan)
@@ -210,11 +195,11 @@ def _scores_of(
         "naive_rmse": _mean(naive_error**2) ** 0.5,
         "naive_mae": _mean(np.abs(naive_error)),
     }
-    for level in sorted(radii):
-        radius = radii[level][..., channels]
-        inside = np.where(np.isnan(error), np.nan, np.abs(error) <= radius)
-        scores[f"coverage-{level:g}"] = _mean(inside)
-        scores[f"width-{level:g}"] = _mean(2 * radius)
+    for level in sorted(bounds):
+        low, high = bounds[level][..., channels]
+        inside = (low <= truth[..., channels]) & (truth[..., channels] <= high)
+        scores[f"coverage-{level:g}"] = _mean(np.where(np.isnan(error), np.nan, inside))
+        scores[f"width-{level:g}"] = _mean(high - low)
     return scores
 
 

@@ -53,7 +53,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
 
     Without a quality, a model that is described by any of DESCRIBES_MODEL is one model, and all else an ensemble.
     """
-    described = any(given[name] for name in DESCRIBES_MODEL)
+    described = any(given[name] is not None for name in DESCRIBES_MODEL)
     defaults = ONE_MODEL if described and given["quality"] is None else ENSEMBLE
     return {name: defaults.get(name) if value is None else value for name, value in given.items()}
 

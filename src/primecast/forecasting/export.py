@@ -109,6 +109,7 @@ def export_state(state: FittedState, path: Path | str) -> None:
         targets=len(roles.targets),
         channels=len(roles.channels),
         constant=torch.tensor(state.constant),
+        nonnegative=torch.tensor(state.nonnegative),
         inputs=list(example),
     )
     metadata = {
@@ -132,6 +133,7 @@ class InUnits(nn.Module):
     mean: Tensor
     std: Tensor
     constant: Tensor
+    nonnegative: Tensor
 
     def __init__(
         self,
@@ -141,6 +143,7 @@ class InUnits(nn.Module):
         targets: int,
         channels: int,
         constant: Bool[Tensor, "k"],
+        nonnegative: Bool[Tensor, "k"],
         inputs: Sequence[str],
     ) -> None:
         super().__init__()
@@ -151,6 +154,7 @@ class InUnits(nn.Module):
         self.register_buffer("mean", torch.tensor(scaler.mean))
         self.register_buffer("std", torch.tensor(scaler.std))
         self.register_buffer("constant", constant)
+        self.register_buffer("nonnegative", nonnegative)
 
     def forward(self, window: Float64[Tensor, "b l n"], *others: Tensor) -> Float64[Tensor, "b h k"]:
         """`others` are `calendar` (b, l + h, 4 or 5) and `future` (b, l + h, c), as far as `inputs` has them."""
@@ -168,7 +172,8 @@ class InUnits(nn.Module):
         original = (forecast * std + mean)[..., : self.targets]
         past = window[..., : self.targets]
         unchanged = self.constant & (past == mean[: self.targets]).all(1, keepdim=True)
-        return torch.where(unchanged, past[:, -1:], original)
+        forecast = torch.where(unchanged, past[:, -1:], original)
+        return torch.where(self.nonnegative, forecast.clamp(min=0), forecast)
 
 
 # ---------------------------------------------------------------- the exporters

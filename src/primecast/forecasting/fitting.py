@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from primecast.data.windows import Ranges, Ratio, Scaler, is_subhourly, row_ranges
 from primecast.errors import InputError, TrainingError, format_list
 from primecast.forecasting.arguments import Arguments
+from primecast.forecasting.bounds import AtLeast, find_nonnegative
 from primecast.forecasting.ensemble import Ensemble, build_forecast_model, build_member, error_products, greedy_weights
 from primecast.forecasting.intervals import thinned
 from primecast.forecasting.memory import MemoryNeededError, check_memory
@@ -76,11 +77,13 @@ def fit_state(
         fitted, model = _average(arguments, fitted, val, test)
     else:
         model = fitted[0].model
+    nonnegative = find_nonnegative(table.truth[: ranges.train.stop, : builder.targets], arguments.bounds)
+    bounded = AtLeast.zero(model, scaler, nonnegative)
     naive = SeasonalNaiveWindows(test, values.scaled(scaler), season=season)
     record = TrainingRecord(
         data=table,
         history=max(fitted, key=lambda member: member.facts["weight"]).history,
-        scores=_score(model, test, batch_size=arguments.batch_size),
+        scores=_score(bounded, test, batch_size=arguments.batch_size),
         naive_scores=_score(SeasonalNaive(lookback=naive.lookback, horizon=horizon, season=naive.lookback), naive),
     )
     state = _calibrate(arguments, model, builder, record, ranges, layout=layout, columns=columns, season=season)
@@ -128,7 +131,9 @@ def _calibrate(
     """Return the state with the errors of the held-out rows, validation and test."""
     table, targets = record.data, builder.targets
     trained, tested = ranges.train.stop, ranges.val.stop
-    held_out = forecast_held_out(model, builder, table, range(trained, len(table)), batch_size=arguments.batch_size)
+    nonnegative = find_nonnegative(table.truth[:trained, :targets], arguments.bounds)
+    bounded = AtLeast.zero(model, builder.scaler, nonnegative)
+    held_out = forecast_held_out(bounded, builder, table, range(trained, len(table)), batch_size=arguments.batch_size)
     borders = {"train": (0, trained), "val": (trained, tested), "test": (tested, len(table))}
     state = FittedState(
         arguments=arguments,
@@ -140,7 +145,8 @@ def _calibrate(
         constant=(table.frame.max() == table.frame.min()).to_numpy()[:targets],
         season=season,
         naive_mae=_naive_mae(table.truth[:trained, :targets], season),
-        calibration=held_out.errors(len(table)),
+        calibration=held_out.calibration(len(table), first=-len(table)),
+        nonnegative=nonnegative,
         stride=held_out.stride or 1,
         rows=len(table) - int(held_out.ends[-1]),
         periods={

@@ -67,15 +67,13 @@ class Forecaster:
                that the validation rows choose; see `leaderboard`. None: "good"; but one model where a model, an
                attention or model_args are given. With a quality, too, the members are built on what is given.
     time_limit: seconds after which no further member is begun; the first one is always trained.
+    bounds:    "auto": channels whose training values are all 0 or more get no forecast nor interval below 0; `scores_`
+               is of these forecasts, the validation errors of training and `leaderboard` are not. None: as they come.
 
     All arguments can be written as JSON and are checked at once. After `fit`: `scores_`, `naive_scores_` (of the last
     fifth of the rows, which are not trained on, in scaled units), `periods_`, `model_` and the other attributes below.
 
-    Example:
-
-        f = Forecaster(horizon=24).fit(df)                   # df: DatetimeIndex x channels
-        f.predict()                                          # the next 24 rows, same columns, same units
-        f.predict(newer, level=[80, 95])                     # after newer rows, with lo and hi columns
+    Example: `Forecaster(horizon=24).fit(df).predict(level=[80, 95])`, with df: DatetimeIndex x channels.
     """
 
     state_: FittedState
@@ -106,6 +104,7 @@ class Forecaster:
         progress: str = "auto",
         quality: str | None = None,
         time_limit: float | None = None,
+        bounds: str | None = "auto",
     ) -> None:
         # Stored as given: scikit-learn's clone compares identities.
         self.horizon = horizon
@@ -130,6 +129,7 @@ class Forecaster:
         self.progress = progress
         self.quality = quality
         self.time_limit = time_limit
+        self.bounds = bounds
         self._arguments().check()
 
     # ---------------------------------------------------------------- training and forecasting
@@ -165,14 +165,14 @@ class Forecaster:
         *,
         level: Sequence[float] = (),
         future: object = None,
-        adaptive: bool = False,
+        adaptive: bool = True,
     ) -> Any:
         """Forecast the `horizon` rows after the last row of `data` (by default of the rows known so far), in its units.
 
         level:    per cent of each interval, [80, 95]: columns "<channel>-lo-80" and "<channel>-hi-80".
         future:   a table with the future values of the future covariates; where it has none, their last value is used,
                   with an UnknownFutureWarning.
-        adaptive: intervals that follow recent errors, see `update`, instead of all held-out ones alike.
+        adaptive: intervals that forget old errors and learn from misses, see `update`, instead of all errors alike.
 
         Return the same kind of table as `data`, or as the one of `fit`; see `Layout.render`.
         """
@@ -187,7 +187,7 @@ class Forecaster:
         truth: object = None,
         units: Mapping[str, str] | None = None,
         future: object = None,
-        adaptive: bool = False,
+        adaptive: bool = True,
     ) -> npt.NDArray[np.object_]:
         """Draw the recent rows and the forecast with its intervals; return matplotlib axes, one for each channel.
 
@@ -215,7 +215,7 @@ class Forecaster:
         windows: int = 5,
         step: int | None = None,
         level: Sequence[float] = (80, 95),
-        adaptive: bool = False,
+        adaptive: bool = True,
         refit: bool = False,
     ) -> Backtest:
         """Forecast from the last `windows` origins, `step` rows apart (default: the horizon), and score the forecasts.
@@ -224,7 +224,7 @@ class Forecaster:
         refit: train anew for each origin, on the rows before it, instead of using this model throughout. Without it,
                an origin within the rows this model was trained on is refused.
 
-        Intervals use the errors known at their origin: those of ended windows after the training rows.
+        Intervals use the errors known at their origin, step by step, of windows after the training rows.
         """
         state = self._fitted()
         step = self.horizon if step is None else step
@@ -287,8 +287,8 @@ class Forecaster:
 
     @property
     def calibration_(self) -> Float32[np.ndarray, "m h n"]:
-        """Absolute errors of held-out windows, scaled, in time order: windows, steps, targets."""
-        return self._fitted().calibration
+        """Errors, truth - forecast, of held-out windows, scaled, in time order: windows, steps, targets."""
+        return self._fitted().calibration.errors
 
     @property
     def periods_(self) -> dict[str, tuple[str, str]]:

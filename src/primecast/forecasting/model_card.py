@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from primecast.forecasting.intervals import conformal_radius
+from primecast.forecasting.intervals import ErrorDistribution, least_windows, thinned
 from primecast.forecasting.state import FittedState, TrainingRecord
 from primecast.frames.dates import describe_step
 
 LEVELS = (80, 90)
 """Levels, in per cent, whose coverage the card reports."""
+TESTED = 25
+"""Test windows that measure it, at most."""
 
 
 def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Bool[np.ndarray, "m"]) -> dict[str, Any]:
@@ -23,11 +25,7 @@ def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Boo
 
     val_errors: which rows of the calibration are errors of validation rows; the others are of test rows.
     """
-    val, test = state.calibration[val_errors], state.calibration[~val_errors]
-    coverage: dict[str, float | None] = {}
-    for level in LEVELS:
-        enough = len(val) >= level / (100 - level) and len(test) > 0
-        coverage[str(level)] = float((test <= conformal_radius(val, level)).mean()) if enough else None
+    coverage = _coverage(state, val_errors)
     roles, arguments = state.roles, state.arguments
     return {
         "data": {
@@ -57,6 +55,25 @@ def collect_facts(state: FittedState, record: TrainingRecord, *, val_errors: Boo
         "calibration": len(state.calibration),
         "versions": {name: version(name) for name in ("primecast", "torch", "numpy", "pandas")},
     }
+
+
+def _coverage(state: FittedState, val_errors: Bool[np.ndarray, "m"]) -> dict[str, float | None]:
+    """Return the coverage of test rows by each level, as known at each origin; None with too few validation windows."""
+    test = state.calibration.only(~val_errors)
+    told = ErrorDistribution(
+        state.calibration, until=int(test.origins.min(initial=0)), season=state.season, adaptive=True
+    )
+    inside: dict[float, list[float]] = {
+        level: [] for level in LEVELS if np.count_nonzero(val_errors) >= least_windows(level) and told.windows
+    }
+    for window in thinned(len(test), cells=1, most=TESTED):
+        one = test.only(slice(window, window + 1))
+        told.move_to(int(one.origins[0]))
+        for level, found in inside.items():
+            middle = 0.5 - level / 200, 0.5 + level / 200
+            low, high = told.quantiles(one.forecasts, one.origins, middle) - one.forecasts
+            found.append(float(((low <= one.errors) & (one.errors <= high)).mean()))
+    return {str(level): float(np.mean(inside[level])) if inside.get(level) else None for level in LEVELS}
 
 
 def model_card(facts: Mapping[str, Any]) -> str:
@@ -118,8 +135,8 @@ def _intervals(facts: Mapping[str, Any]) -> str:
     ]
     return f"""## Intervals
 
-Split-conformal, per channel and step, from the errors of {facts["calibration"]} held-out windows. Coverage of the test
-rows, with the errors of the validation rows alone:
+By channel, step, level of the forecast and time of the season, from the errors of {facts["calibration"]} held-out
+windows. Coverage of test rows, with the errors known at each origin:
 
 | level | truths inside |
 |---|---|

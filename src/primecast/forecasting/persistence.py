@@ -22,6 +22,7 @@ from primecast.errors import InputError
 from primecast.forecasting.arguments import Arguments, tensor_kinds
 from primecast.forecasting.designs import DESIGNS
 from primecast.forecasting.ensemble import build_forecast_model
+from primecast.forecasting.intervals import Calibration
 from primecast.forecasting.model_card import model_card
 from primecast.forecasting.saved_config import (
     FORM,
@@ -62,6 +63,7 @@ def save_state(state: FittedState, folder: Path) -> None:
             "rows": state.rows,
             "periods": {name: list(ends) for name, ends in state.periods.items()},
             "facts": state.facts,
+            "signed": state.calibration.signed,
             "members": [{name: getattr(member, name) for name in MEMBER} for member in state.members],
         },
         arrays={
@@ -71,7 +73,10 @@ def save_state(state: FittedState, folder: Path) -> None:
             "recent.gaps": state.recent.gaps,
             "constant": state.constant,
             "naive_mae": state.naive_mae,
-            "calibration": state.calibration,
+            "calibration": state.calibration.errors,
+            "calibration.forecasts": state.calibration.forecasts,
+            "calibration.origins": state.calibration.origins,
+            "nonnegative": state.nonnegative,
         },
         card=model_card(state.facts),
     )
@@ -170,10 +175,20 @@ def _load_state(folder: Path) -> FittedState:
             periods={name: (str(first), str(last)) for name, (first, last) in saved.fields["periods"].items()},
             constant=arrays["constant"],
             naive_mae=arrays["naive_mae"],
-            calibration=arrays["calibration"],
+            calibration=_calibration(saved, arrays),
+            nonnegative=arrays.get("nonnegative", np.zeros(len(roles.targets), dtype=bool)),
             members=tuple(members),
             **{name: saved.fields[name] for name in ("season", "stride", "rows", "facts")},
         )
+
+
+def _calibration(saved: Saved, arrays: Mapping[str, np.ndarray]) -> Calibration:
+    """Return the errors of held-out windows; before 0.2 they were absolute, at a constant stride."""
+    errors, fields = arrays["calibration"], saved.fields
+    if not saved.former:
+        return Calibration(errors, arrays["calibration.forecasts"], arrays["calibration.origins"], fields["signed"])
+    origins = np.arange(1 - len(errors), 1) * fields["stride"] - fields["rows"] - errors.shape[1]
+    return Calibration(errors, np.zeros_like(errors), origins, signed=False)
 
 
 def _members(arguments: Arguments, saved: list[Any]) -> list[Arguments]:
@@ -205,7 +220,13 @@ def _check_time_features(saved: Saved, arguments: Arguments) -> tuple[bool, int]
 
 def _array_kinds(saved: Saved, roles: Roles, horizon: int) -> dict[str, str]:
     n, k, rows, windows = len(roles.columns), len(roles.targets), len(saved.index), saved.fields["windows"]
+    later = {
+        "calibration.forecasts": f"float32[{windows}, {horizon}, {k}]",
+        "calibration.origins": f"int64[{windows}]",
+        "nonnegative": f"bool[{k}]",
+    }
     return {
+        **({} if saved.former else later),
         "scaler.mean": f"float64[{n}]",
         "scaler.std": f"float64[{n}]",
         "recent.values": f"float64[{rows}, {n}]",

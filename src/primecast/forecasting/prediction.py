@@ -2,7 +2,7 @@
 
 Every forecast comes from `training.loop.predict`, the one inference function.
 
-Letters: t rows, m forecasts, h horizon, n targets, k windows that have begun and not ended, c future covariates.
+Letters: t rows, m forecasts, h horizon, n targets, c future covariates.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,16 @@ from torch import nn
 
 from primecast.data.formats import to_numbers
 from primecast.errors import InputError, format_list
-from primecast.forecasting.intervals import check_levels, radius, thinned
+from primecast.forecasting.intervals import (
+    AbsoluteErrors,
+    Calibration,
+    ErrorDistribution,
+    check_levels,
+    known_at,
+    thinned,
+)
 from primecast.forecasting.state import FittedState
-from primecast.frames.dates import align_rows, check_step, future_index, with_length
+from primecast.frames.dates import align_rows, check_step, future_index, row_number, with_length
 from primecast.frames.future_covariates import read_future_covariates
 from primecast.frames.layouts import Layout
 from primecast.frames.point_in_time import PointInTimeValues
@@ -74,18 +81,14 @@ def forecast_frames(
     ahead = future_index(seen.index, state.horizon)
     known = read_future_covariates(future, state.roles.future, table=seen, ahead=ahead, layout=state.layout)
     point = forecast_next(state, seen, known, unchanged)
-    begun = errors_so_far(state, table) if adaptive and levels else None
-    radii = {
-        one: interval_radius(
-            state, one, state.calibration, adaptive=adaptive, stride=state.stride, begun=begun, unchanged=unchanged
-        )
-        for one in levels
-    }
+    told = known_errors(state, table, adaptive=adaptive) if levels else None
 
     def framed(values: Float64[np.ndarray, "h n"]) -> pd.DataFrame:
         return pd.DataFrame(values, index=ahead, columns=list(state.roles.targets))
 
-    return framed(point), {one: (framed(point - half), framed(point + half)) for one, half in radii.items()}
+    number = row_number(table.index)
+    intervals = {one: interval(state, told, point, number, one, unchanged) for one in levels if told is not None}
+    return framed(point), {one: (framed(low), framed(high)) for one, (low, high) in intervals.items()}
 
 
 def forecast_next(
@@ -100,20 +103,21 @@ def forecast_next(
     all_columns[:, : scaled.shape[1]] = scaled
     forecast = state.scaler.inverse(all_columns)[:, : state.builder.targets]
     forecast[:, unchanged] = table.frame.to_numpy()[-1, : state.builder.targets][unchanged]
-    return forecast
+    return np.where(state.nonnegative, np.maximum(forecast, 0), forecast)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutForecasts:
     """Scaled forecasts from several origins, each of what was known there; truths arrive row by row.
 
-    values: all columns, scaled. never: the truths that stay unknown.
+    values: all columns, scaled. gaps: truths that are missing. masked: these stay unknown, else they are filled.
     """
 
     forecasts: Float32[np.ndarray, "m h n"]
     origins: Int64[np.ndarray, "m"]
     values: PointInTimeValues
-    never: Bool[np.ndarray, "t n"] | None
+    gaps: Bool[np.ndarray, "t n"]
+    masked: bool
 
     @property
     def ends(self) -> Int64[np.ndarray, "m"]:
@@ -125,15 +129,22 @@ class HeldOutForecasts:
         """Return the fewest rows between two origins, so that no error counts as older than it is."""
         return int(np.diff(self.origins).min()) if len(self.origins) > 1 else None
 
-    def errors(self, time: int) -> Float32[np.ndarray, "m h n"]:
-        """Return absolute errors as they were known before the row `time`, NaN where they were not."""
+    def errors(self, time: int, *, filled: bool = True) -> Float32[np.ndarray, "m h n"]:
+        """Return truth - forecast as known before the row `time`, NaN where it was not.
+
+        filled: whether truths that were missing count with the values they were filled with.
+        """
         _, horizon, targets = self.forecasts.shape
         truth = self.values.as_of(np.arange(time), time)[:, :targets]
-        if self.never is not None:
-            truth = np.where(self.never[:time], np.float32(np.nan), truth)
+        if self.masked or not filled:
+            truth = np.where(self.gaps[:time], np.float32(np.nan), truth)
         to_come = np.full((1, targets), np.nan, dtype=np.float32)
         steps = np.minimum(self.origins[:, None] + np.arange(horizon), time)
-        return np.abs(self.forecasts - np.concatenate([truth, to_come])[steps])
+        return np.asarray(np.concatenate([truth, to_come])[steps] - self.forecasts)
+
+    def calibration(self, time: int, *, first: int, filled: bool = True) -> Calibration:
+        """Return errors as known before the row `time`, with forecasts and origins. first: the number of row 0."""
+        return Calibration(self.errors(time, filled=filled), self.forecasts, self.origins + first)
 
 
 def forecast_from(
@@ -144,8 +155,8 @@ def forecast_from(
     if len(origins):
         windows = builder.from_origins(table, origins)
         forecasts = predict(model, windows, batch_size=batch_size)[..., : builder.targets].numpy()
-    never = table.gaps[:, : builder.targets] if builder.missing == "mask" else None
-    return HeldOutForecasts(forecasts, origins, PointInTimeValues.of(table).scaled(builder.scaler), never)
+    values, gaps = PointInTimeValues.of(table).scaled(builder.scaler), table.gaps[:, : builder.targets]
+    return HeldOutForecasts(forecasts, origins, values, gaps, masked=builder.missing == "mask")
 
 
 def forecast_held_out(
@@ -160,22 +171,40 @@ def forecast_held_out(
 # ---------------------------------------------------------------- intervals
 
 
-def interval_radius(
+def known_errors(state: FittedState, table: CheckedFrame, *, adaptive: bool) -> AbsoluteErrors | ErrorDistribution:
+    """Return the distribution of the errors known at the last of these rows; adaptive: with those of begun windows."""
+    number = row_number(table.index)
+    known, begun = earlier_errors(state, number), errors_so_far(state, table) if adaptive else None
+    if begun is not None:
+        known = known.followed_by(begun)
+    return known_at(known, until=number, season=state.season, adaptive=adaptive)
+
+
+def earlier_errors(state: FittedState, number: int) -> Calibration:
+    """Return the calibration as if its rows ended before the one of this number, at most a season earlier.
+
+    However long ago they became known, these are the errors to begin with; their time of day stays.
+    """
+    return state.calibration.shifted(number - (number - row_number(state.recent.index)) % state.season)
+
+
+def interval(
     state: FittedState,
+    told: AbsoluteErrors | ErrorDistribution,
+    point: Float64[np.ndarray, "h n"],
+    number: int,
     level: float,
-    errors: Float32[np.ndarray, "m h n"],
-    *,
-    adaptive: bool,
-    stride: int,
-    begun: Float32[np.ndarray, "k h n"] | None,
     unchanged: Bool[np.ndarray, "n"],
-) -> Float64[np.ndarray, "h n"]:
-    """Return half the width of an interval, in original units; see `intervals.radius`."""
-    scaled = radius(errors, level, adaptive=adaptive, stride=stride, begun=begun).astype(np.float64)
-    return np.where(unchanged, 0.0, scaled * state.scaler.std[: errors.shape[-1]])
+) -> Float64[np.ndarray, "2 h n"]:
+    """Return the bounds of an interval around a forecast in original units. number: of the first row it forecasts."""
+    mean, std = state.scaler.mean[: point.shape[1]], state.scaler.std[: point.shape[1]]
+    scaled = ((point - mean) / std)[None]
+    bounds = told.interval(scaled, np.array([number]), level)[:, 0]
+    original = np.where(unchanged, point, point + (bounds - scaled) * std)
+    return np.where(state.nonnegative, np.maximum(original, 0), original)
 
 
-def errors_so_far(state: FittedState, table: CheckedFrame) -> Float32[np.ndarray, "k h n"] | None:
+def errors_so_far(state: FittedState, table: CheckedFrame) -> Calibration | None:
     """Return the errors of the windows that have begun and not ended at the last of these rows; None without any."""
     time, stride = len(table), state.stride
     origins = np.arange(time - state.horizon + stride, time - stride + 1, stride)
@@ -183,7 +212,8 @@ def errors_so_far(state: FittedState, table: CheckedFrame) -> Float32[np.ndarray
     if not len(origins):
         return None
     batch_size = state.arguments.batch_size
-    return forecast_from(state.model, state.builder, table, origins, batch_size=batch_size).errors(time)
+    held_out = forecast_from(state.bounded_model, state.builder, table, origins, batch_size=batch_size)
+    return held_out.calibration(time, first=row_number(table.index) - time)
 
 
 # ---------------------------------------------------------------- newer rows
@@ -201,12 +231,13 @@ def update_state(state: FittedState, data: object) -> FittedState:
     # One more window ends with every new row; those that keep to the stride of the others are kept.
     first = max(state.first_origin(joined), len(before) + 1 - state.horizon)
     origins = state.builder.origins(joined, range(first, len(joined)))
-    held_out = forecast_from(state.model, state.builder, joined, origins, batch_size=state.arguments.batch_size)
+    held_out = forecast_from(state.bounded_model, state.builder, joined, origins, batch_size=state.arguments.batch_size)
     kept = (state.rows + held_out.ends - len(before)) % state.stride == 0
     most = max(len(state.calibration), 1)
+    newest = held_out.calibration(len(joined), first=-len(joined)).only(kept)
     return replace(
         state,
-        calibration=np.concatenate([state.calibration, held_out.errors(len(joined))[kept]])[-most:],
+        calibration=state.calibration.shifted(-len(new)).followed_by(newest).only(slice(-most, None)),
         constant=state.unchanged(joined),
         rows=state.rows + len(new),
         recent=joined.last(state.lookback + state.horizon),

@@ -41,6 +41,7 @@ FIELDS: dict[str, type] = {
     "rows": int,
     "periods": dict,
     "facts": dict,
+    "signed": bool,
     "members": list,
 }
 LAYOUT: dict[str, type | UnionType] = {
@@ -110,8 +111,8 @@ def _current_names(config: dict[str, Any]) -> dict[str, Any]:
             name: _current(value) if name == "attention" else value for name, value in params.items()
         }
         if before_ensembles:
-            config["members"] = []
-            params |= {"quality": None, "time_limit": None}
+            config |= {"members": [], "signed": False}
+            params |= {"quality": None, "time_limit": None, "bounds": None}
         if isinstance(params.get("model_args"), dict):
             params["model_args"] = {_current(name): value for name, value in params["model_args"].items()}
             primer = params["model_args"].get("primer")

@@ -1,18 +1,20 @@
 """The fitted state of a Forecaster: what `fit` computes, `save` writes and every forecast reads.
 
-Letters: m held-out windows, h horizon, n targets.
+Letters: n targets.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float64
 from torch import nn
 
 from primecast.data.windows import Scaler
 from primecast.errors import InputError
 from primecast.forecasting.arguments import Arguments
+from primecast.forecasting.bounds import AtLeast
+from primecast.forecasting.intervals import Calibration
 from primecast.frames.dates import rows_until
 from primecast.frames.layouts import Layout
 from primecast.frames.roles import Roles
@@ -39,7 +41,8 @@ class FittedState:
     recent:      the last look-back + horizon rows.
     constant:    the targets that have never changed.
     naive_mae:   of the seasonal naive forecast on the training rows, in original units: the divisor of MASE.
-    calibration: absolute errors of held-out windows, scaled, in time order. stride: rows between those windows.
+    calibration: errors of held-out windows; row 0 is the one after the last known. stride: rows between its windows.
+    nonnegative: the targets that are forecast as 0 at least, see `bounds` of Forecaster.
     rows:        rows since the last calibration window of `fit` ended.
     periods:     first and last row of train, val and test.
     facts:       the content of the model card.
@@ -55,7 +58,8 @@ class FittedState:
     constant: Bool[np.ndarray, "n"]
     season: int
     naive_mae: Float64[np.ndarray, "n"]
-    calibration: Float32[np.ndarray, "m h n"]
+    calibration: Calibration
+    nonnegative: Bool[np.ndarray, "n"]
     stride: int
     rows: int
     periods: dict[str, tuple[str, str]]
@@ -78,6 +82,11 @@ class FittedState:
     @property
     def horizon(self) -> int:
         return self.builder.horizon
+
+    @property
+    def bounded_model(self) -> nn.Module:
+        """Return the model with forecasts of at least 0 where `nonnegative` says so."""
+        return AtLeast.zero(self.model, self.scaler, self.nonnegative)
 
     # ---------------------------------------------------------------- which rows the model was not trained on
 

@@ -159,6 +159,17 @@ def with_length(index: Index, rows: int) -> Index:
     return pd.date_range(index[0], periods=rows, freq=index.freq, name=index.name)
 
 
+def row_number(index: Index) -> int:
+    """Return the number of the row after the last, counted so that a row keeps its number in every table with it."""
+    if isinstance(index, pd.RangeIndex):
+        return int(index[-1] // index.step) + 1
+    freq, last = frequency(index), index[-1].tz_localize(None)
+    try:
+        return int((last - pd.Timestamp(0)) // pd.Timedelta(freq)) + 1  # type: ignore[arg-type]
+    except ValueError:  # the rows have no constant length, such as months
+        return len(pd.date_range(pd.Timestamp(0), last, freq=freq))
+
+
 def row_length(index: Index) -> pd.Timedelta | None:
     """Return the time between two rows; None where rows are numbered or, like months, of several lengths."""
     if isinstance(index, pd.RangeIndex):

@@ -25,7 +25,7 @@ def gather(
     level: Sequence[float] = (80, 95),
     windows: int = 20,
     future: object = None,
-    adaptive: bool = False,
+    adaptive: bool = True,
 ) -> ReportData:
     """Run forecast, backtest, relations and sensor ablation on the rows of fit, or on newer rows of the same channels.
 
