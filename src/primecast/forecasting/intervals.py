@@ -19,8 +19,9 @@ a distribution adaptive:
              outside the 80 % interval of its time raises g of its side, one inside lowers it,
              g <- g + gain (missed - 0.1)
 
-The second is the adaptive update of Gibbs & Candes (NeurIPS 2021): over a long run of windows it holds the fraction of
-misses, whatever the data do. It guarantees nothing of a single window. Only what is known counts: the error of step k
+The second is in the spirit of the adaptive update of Gibbs & Candes (NeurIPS 2021): over a long run it pulls the misses
+of the 80 % interval back to their fraction, whatever the data do; other levels share its factors, nothing is promised
+of a single window, and a fast drift is followed late. Only what is known counts: the error of step k
 of a window from k rows after its origin on.
 
 The distribution is a histogram over fixed bins of relative errors, so that errors can be added one row at a time.
