@@ -31,13 +31,14 @@ from primecast.frames.validate import CheckedFrame
 
 def settings(method: str) -> dict[str, object]:
     """Return what the forecasts of a quality depend on: the designs of its members."""
-    return {"designs": list(DESIGNS.items())[: QUALITIES[method]], "defaults": dict(ENSEMBLE)}
+    return {"designs": list(DESIGNS.items())[: QUALITIES[method]], "defaults": dict(ENSEMBLE), "intervals": "by level"}
 
 
-def intervals(state: FittedState, table: CheckedFrame, cell: Cell) -> tuple[np.ndarray, Float[np.ndarray, "q m h n"]]:
-    """Return the forecasts from the test origins and their quantiles, all scaled."""
+def intervals(
+    state: FittedState, table: CheckedFrame, cell: Cell, ahead: Float[np.ndarray, "m h n"]
+) -> Float[np.ndarray, "q m h n"]:
+    """Return the quantiles of the forecasts from the test origins, scaled."""
     model, builder, batch_size = state.bounded_model, state.builder, state.arguments.batch_size
-    ahead = forecast_from(model, builder, table, cell.origins, batch_size=batch_size).forecasts
     held_out = forecast_held_out(model, builder, table, range(cell.trained, len(table)), batch_size=batch_size)
     first = row_number(table.index) - len(table)
     errors = held_out.calibration(int(cell.origins[-1]), first=first)
@@ -47,21 +48,23 @@ def intervals(state: FittedState, table: CheckedFrame, cell: Cell) -> tuple[np.n
         told.move_to(int(origin))
         quantiles.append(told.quantiles(forecast[None], np.array([origin]), QUANTILES)[:, 0])
     least = np.where(state.nonnegative, -state.scaler.mean / state.scaler.std, -np.inf)
-    return ahead, np.maximum(np.stack(quantiles, axis=1), least)
+    return np.maximum(np.stack(quantiles, axis=1), least)
 
 
 def run(cell: Cell, quality: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Write the forecasts of a quality and return its facts; the look-back is the default of primecast."""
+    """Write the forecasts of a quality and return its facts; all other arguments are the defaults of primecast."""
     began, wall = cpu_seconds(), time.perf_counter()
     forecaster = Forecaster(horizon=cell.horizon, quality=quality, seed=seed, progress="off")
     forecaster.fit(cell.dated_frame())
     state = forecaster.state_
     assert state.training is not None
-    forecast, quantiles = intervals(state, state.training.data, cell)
-    np.savez(folder / "forecasts.npz", forecast=forecast, quantiles=quantiles)
+    table, batch_size = state.training.data, state.arguments.batch_size
+    ahead = forecast_from(state.bounded_model, state.builder, table, cell.origins, batch_size=batch_size).forecasts
+    seconds = cpu_seconds() - began  # without those of the intervals, as for the peers
+    np.savez(folder / "forecasts.npz", forecast=ahead, quantiles=intervals(state, table, cell, ahead))
     members = {member["name"]: member for member in state.facts["members"]}
     return {
-        "seconds": cpu_seconds() - began,
+        "seconds": seconds,
         "wall": time.perf_counter() - wall,
         "steps": None,
         "weights": {name: member["weight"] for name, member in members.items()},

@@ -27,6 +27,7 @@ from accuracy import NAIVE, PEERS, is_measured, row_id, settings
 from accuracy_cells import Cell
 from measure import Others, Rows
 from primecast import Forecaster
+from primecast.forecasting.prediction import forecast_from
 from primecast.data.windows import Scaler
 from primecast.nn.attention import Prime, attend
 
@@ -468,7 +469,9 @@ def test_rows_of_primecast_are_those_of_a_forecaster_with_this_quality(
     cell = small_cell()
     facts = accuracy_own.run(cell, "fast", 0, tmp_path)
     fast = Forecaster(horizon=cell.horizon, quality="fast", epochs=1, progress="off").fit(cell.dated_frame())
-    alone = accuracy_own.intervals(fast.state_, fast.state_.training.data, cell)  # type: ignore[union-attr]
+    state, table = fast.state_, fast.data_
+    ahead = forecast_from(state.bounded_model, state.builder, table, cell.origins, batch_size=32).forecasts
     with np.load(tmp_path / "forecasts.npz") as found:
-        assert (found["forecast"] == alone[0]).all() and (found["quantiles"] == alone[1]).all()
+        assert (found["forecast"] == ahead).all()
+        assert (found["quantiles"] == accuracy_own.intervals(state, table, cell, ahead)).all()
     assert facts["seconds"] > 0 and sum(facts["weights"].values()) == pytest.approx(1)
