@@ -27,8 +27,8 @@ from accuracy import NAIVE, PEERS, is_measured, row_id, settings
 from accuracy_cells import Cell
 from measure import Others, Rows
 from primecast import Forecaster
-from primecast.forecasting.prediction import forecast_from
 from primecast.data.windows import Scaler
+from primecast.forecasting.prediction import forecast_from
 from primecast.nn.attention import Prime, attend
 
 NAMES = [

@@ -1,6 +1,6 @@
 """The ensemble: an average of members, and weights that follow from the products of their validation errors."""
 
-import itertools
+import math
 import json
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from primecast import Forecaster
 from primecast.data import nyc_weather
 from primecast.errors import InputError
 from primecast.forecasting.designs import DESIGNS
-from primecast.forecasting.ensemble import Ensemble, LastSteps, error_products, greedy_weights
+from primecast.forecasting.ensemble import FEW, Ensemble, LastSteps, error_products, greedy_weights
 
 B, L, H, N, M = 2, 11, 5, 3, 7
 
@@ -70,18 +70,23 @@ def slow_greedy(errors: np.ndarray, rounds: int) -> np.ndarray:
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 5))
 def test_greedy_weights_are_those_of_averaging_the_errors_themselves(seed: int, count: int) -> None:
     errors = np.random.default_rng(seed).standard_normal((count, 97)) * np.linspace(1, 2, count)[:, None]
-    fast = greedy_weights(errors @ errors.T / 97, rounds=13, shrinkage=0.0)
+    fast = greedy_weights(errors @ errors.T / 97, rounds=13)
     assert_allclose(fast, slow_greedy(errors, 13), atol=1e-12)
 
 
-def test_weights_are_drawn_toward_equal_ones_among_members_that_are_good() -> None:
+def test_weights_are_drawn_toward_equal_ones_the_more_so_the_fewer_windows_there_are() -> None:
     products = np.diag([1.0, 1.1, 40.0])
-    full, half, none = (greedy_weights(products, shrinkage=s) for s in (1.0, 0.5, 0.0))
-    assert_allclose(full, [0.5, 0.5, 0.0])
-    assert_allclose(half, (full + none) / 2)
-    for weights, total in itertools.product((full, half, none), [1.0]):
-        assert_allclose(weights.sum(), total)
+    none, half, most = (greedy_weights(products, windows=windows) for windows in (math.inf, FEW, 1.0))
+    assert_allclose(half, (none + [0.5, 0.5, 0.0]) / 2)
+    assert np.abs(most - [0.5, 0.5, 0.0]).max() < np.abs(half - [0.5, 0.5, 0.0]).max()
+    for weights in (none, half, most):
+        assert_allclose(weights.sum(), 1.0)
         assert (weights >= 0).all()
+
+
+def test_a_worse_member_has_a_part_in_the_equal_weights_only_where_windows_are_few() -> None:
+    products = np.diag([1.0, 1.6])
+    assert greedy_weights(products, windows=100)[1] < greedy_weights(products, windows=5)[1]
 
 
 # ---------------------------------------------------------------- in a Forecaster

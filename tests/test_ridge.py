@@ -119,6 +119,20 @@ def test_components_let_a_channel_see_the_one_it_follows() -> None:
     assert errors[1] < 0.8 * errors[0]
 
 
+def test_a_shared_map_is_that_of_all_channels_in_one() -> None:
+    train, val = windows(), windows(seed=1)
+    shared = Ridge(lookback=L, horizon=H, channels=N, shared=True)
+    shared.solve(train, val)
+    single = Ridge(lookback=L, horizon=H, channels=1)
+    stacked = []
+    for source in (train, val):
+        x, y, _ = source.batch(torch.arange(len(source)))
+        stacked.append(Gathered(Batch(*(one.permute(2, 0, 1).flatten(0, 1)[..., None] for one in (x, y)), None)))
+    single.solve(*stacked)
+    x = val.batch(torch.arange(13)).x
+    torch.testing.assert_close(shared(x)[..., 1:], single(x[..., 1:]))
+
+
 def test_the_calendar_tells_hours_minutes_and_weekends_apart() -> None:
     hours = calendar_features(pd.date_range("2024-01-01", periods=7 * 24, freq="h"))
     assert len(torch.unique(_fourier(hours), dim=0)) == 7 * 24

@@ -6,11 +6,12 @@ With e_k the errors of member k, the squared error of the average is w' G w with
 nothing else of the forecasts than the matrix G. Members are added greedily, with replacement: each time the one that
 lowers the error of the average most; the weight of a member is how often it was taken (Caruana et al., ICML 2004).
 A member that looks best on the validation windows by chance would get all the weight. So the greedy weights are drawn
-toward equal ones.
+toward equal ones, the more so the fewer windows there are that share no row.
 
 Letters: b batch, l look-back, h horizon, n channels, m time features, w windows, k members.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,10 +27,11 @@ from primecast.nn.mechanisms import AttentionMap
 
 ROUNDS = 100
 """Greedy additions: greedy weights are multiples of one hundredth."""
-SHRINKAGE = 0.5
-"""How far greedy weights are drawn toward equal ones, from 0 (not at all) to 1; see docs/decisions.md."""
-TOLERANCE = 1.25
-"""A member whose validation error exceeds that of the best one by this factor has no part in the equal weights."""
+FEW = 10.0
+"""Validation windows without a common row for which greedy and equal weights count alike; see docs/decisions.md."""
+TOLERANCE = 0.25
+"""By how much the validation error of a member may exceed that of the best one, as a fraction, and the member still
+have a part in the equal weights; with few windows more."""
 
 
 class Ensemble(nn.Module):
@@ -121,15 +123,17 @@ def error_products(
 
 
 def greedy_weights(
-    products: Float64[np.ndarray, "k k"], *, rounds: int = ROUNDS, shrinkage: float = SHRINKAGE
+    products: Float64[np.ndarray, "k k"], *, windows: float = math.inf, rounds: int = ROUNDS
 ) -> Float64[np.ndarray, "k"]:
     """Return weights that sum to 1: greedy selection with replacement, drawn toward equal weights.
 
     products: see `error_products`; its diagonal holds the mean squared errors of the members.
+    windows:  how many of the validation windows share no row: the fewer, the nearer to equal weights.
     """
     taken = np.zeros(len(products))
     for _ in range(rounds):
         # (t + 1_k)' G (t + 1_k), the squared error with member k added, up to a term and a factor that all k share.
         taken[int((2 * products @ taken + np.diag(products)).argmin())] += 1
-    good = np.diag(products) <= TOLERANCE * np.diag(products).min()
+    shrinkage = FEW / (FEW + windows)
+    good = np.diag(products) <= (1 + TOLERANCE * (1 + FEW / windows)) * np.diag(products).min()
     return (1 - shrinkage) * taken / rounds + shrinkage * good / good.sum()

@@ -241,7 +241,9 @@ def _average(
     truth = sample.batch(torch.arange(len(sample))).y[..., : val.targets]
     batch_size = arguments.batch_size
     forecasts = [predict(member.model, sample, batch_size=batch_size)[..., : val.targets] for member in fitted]
-    for member, weight in zip(fitted, greedy_weights(error_products(forecasts, truth)).tolist(), strict=True):
+    apart = max(1.0, len(val) / arguments.horizon)
+    weights = greedy_weights(error_products(forecasts, truth), windows=apart).tolist()
+    for member, weight in zip(fitted, weights, strict=True):
         scores = _score(member.model, test, batch_size=batch_size)
         member.facts.update(weight=weight, test_mse=scores.mse, test_mae=scores.mae)
     kept = [member for member in fitted if member.facts["weight"] > 0]

@@ -63,7 +63,7 @@ class Forecaster:
     refit:     train once more, on all rows and for the best number of epochs, before forecasting. Scores and intervals
                stay those of the model that was not trained on the held-out rows. It doubles the time.
     progress:  "bar", "lines", "off" or "auto", see `primecast.fit`.
-    quality:   "fast", "good" or "best": an ensemble of 4, 6 or 11 members of different designs, averaged with weights
+    quality:   "fast", "good" or "best": an ensemble of 5, 7 or 12 members of different designs, averaged with weights
                that the validation rows choose; see `leaderboard`. None: "good"; but one model where a model, an
                attention or model_args are given. With a quality, too, the members are built on what is given.
     time_limit: seconds after which no further member is begun; the first one is always trained.

@@ -1,7 +1,7 @@
 """Ridge regression in closed form: from the past of a channel and the calendar to its future.
 
     z        = [x_1 - x_l, ..., x_{l-1} - x_l,  x_l,  components,  calendar,  covariates]
-    forecast = x_l + W z + b                               W and b of each channel by itself
+    forecast = x_l + W z + b                               W and b of each channel, or shared by all
     W, b     = argmin  mean over windows |y - x_l - W z - b|^2 + lambda |W|^2         of standardized z
 
 The larger lambda, the closer the forecast to the last value plus the mean change since. Each channel has the lambda
@@ -52,6 +52,7 @@ class Ridge(nn.Module):
     n_covariates: how many of the time features, the last ones, are not the calendar; their past l rows are inputs as
                   they are. None: all of them, unless there are as many time features as the calendar has.
     components:   how many principal components of the channels are inputs, at most as many as there are channels.
+    shared:       one W and b for all channels, for series too short for their own.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Ridge(nn.Module):
         n_time_features: int = 0,
         n_covariates: int | None = None,
         components: int = 0,
+        shared: bool = False,
     ) -> None:
         super().__init__()
         if n_covariates is None:
@@ -72,14 +74,15 @@ class Ridge(nn.Module):
         self.register_buffer("basis", torch.zeros(channels, min(components, channels)))
         self.basis: Tensor
         inputs = lookback + calendar + lookback * n_covariates + 3 * self.basis.shape[1]
-        self.weight = nn.Parameter(torch.zeros(channels, inputs, horizon))
-        self.bias = nn.Parameter(torch.zeros(channels, 1, horizon))
+        self.channels, self.shared = channels, shared
+        self.weight = nn.Parameter(torch.zeros(1 if shared else channels, inputs, horizon))
+        self.bias = nn.Parameter(torch.zeros(1 if shared else channels, 1, horizon))
 
     def forward(
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None = None
     ) -> Float[Tensor, "b h n"]:
         inputs = self._inputs(x, time_features)
-        return x[:, -1:] + torch.baddbmm(self.bias, inputs, self.weight).permute(1, 2, 0)
+        return x[:, -1:] + (self.bias + inputs @ self.weight).permute(1, 2, 0)
 
     def _inputs(
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b t m"] | None
@@ -87,15 +90,15 @@ class Ridge(nn.Module):
         last = x[:, -1:]
         parts = [(x[:, :-1] - last).permute(2, 0, 1), last.permute(2, 0, 1)]
         rows = [x[:, -1], x[:, -1] - x[:, -min(2, x.shape[1])], x[:, -1] - x[:, -min(13, x.shape[1])]]
-        shared = [row @ self.basis for row in rows]
+        common = [row @ self.basis for row in rows]
         if self.n_time_features:
             if time_features is None:
                 raise InputError(f"the model was made for {self.n_time_features} time features, there are none")
             past = time_features[:, : x.shape[1]]
             if self.n_calendar:
-                shared.append(_fourier(past[:, -1, : self.n_calendar]))
-            shared.append(past[..., self.n_calendar :].flatten(1))
-        parts += [one.expand(x.shape[-1], -1, -1) for one in shared]
+                common.append(_fourier(past[:, -1, : self.n_calendar]))
+            common.append(past[..., self.n_calendar :].flatten(1))
+        parts += [one.expand(x.shape[-1], -1, -1) for one in common]
         return torch.cat(parts, dim=-1)
 
     # ---------------------------------------------------------------- closed form
@@ -108,8 +111,8 @@ class Ridge(nn.Module):
         """
         if self.basis.shape[1]:
             self.basis.copy_(_leading_components(train, self.basis.shape[1]))
-        for first in range(0, len(self.weight), CHUNK):
-            part = slice(first, first + CHUNK)
+        step = self.channels if self.shared else CHUNK
+        for part in (slice(first, first + step) for first in range(0, self.channels, step)):
             gram, cross, mean, mean_change = self._moments(train, part)
             std = gram.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
             usable = std > 1e-6  # a constant input, such as the hour of daily data
@@ -138,8 +141,9 @@ class Ridge(nn.Module):
         mean: Float64[Tensor, "k 1 f"],
         mean_change: Float64[Tensor, "k 1 h"],
     ) -> None:
-        self.weight[part] = weight.float()
-        self.bias[part] = (mean_change - mean @ weight).float()
+        own = slice(None) if self.shared else part
+        self.weight[own] = weight.float()
+        self.bias[own] = (mean_change - mean @ weight).float()
 
     def _moments(
         self, train: Windows, part: slice
@@ -158,6 +162,8 @@ class Ridge(nn.Module):
                 change.sum(1, keepdim=True),
                 known.double().sum(1, keepdim=True),
             ]
+            if self.shared:
+                products = [product.sum(0, keepdim=True) for product in products]
             sums = [a + b for a, b in zip(sums, products, strict=True)] if sums else products
         count = sums.pop().clamp_min(1)
         gram, cross, mean, mean_change = (one / count for one in sums)
@@ -165,11 +171,13 @@ class Ridge(nn.Module):
 
     def _errors(self, val: Windows, part: slice) -> Float64[Tensor, "k"]:
         """Return the squared error of each channel on the validation windows."""
-        total = torch.zeros(len(self.weight[part]), dtype=torch.float64)
+        own = slice(None) if self.shared else part
+        total = torch.zeros(len(self.weight[own]), dtype=torch.float64)
         for x, y, time_features in _batches(val, VAL_WINDOWS):
             inputs = self._inputs(x, time_features)[part]
-            forecast = x[..., part][:, -1:] + torch.baddbmm(self.bias[part], inputs, self.weight[part]).permute(1, 2, 0)
-            total += (forecast - y[..., part]).square().nan_to_num().double().sum((0, 1))
+            forecast = x[..., part][:, -1:] + (self.bias[own] + inputs @ self.weight[own]).permute(1, 2, 0)
+            errors = (forecast - y[..., part]).square().nan_to_num().double().sum((0, 1))
+            total += errors.sum() if self.shared else errors
         return total
 
 
