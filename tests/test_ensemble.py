@@ -1,7 +1,7 @@
 """The ensemble: an average of members, and weights that follow from the products of their validation errors."""
 
-import math
 import json
+import math
 from pathlib import Path
 from typing import Any
 

@@ -127,7 +127,8 @@ def test_a_shared_map_is_that_of_all_channels_in_one() -> None:
     stacked = []
     for source in (train, val):
         x, y, _ = source.batch(torch.arange(len(source)))
-        stacked.append(Gathered(Batch(*(one.permute(2, 0, 1).flatten(0, 1)[..., None] for one in (x, y)), None)))
+        past, truth = (one.permute(2, 0, 1).flatten(0, 1)[..., None] for one in (x, y))
+        stacked.append(Gathered(Batch(past, truth, None)))
     single.solve(*stacked)
     x = val.batch(torch.arange(13)).x
     torch.testing.assert_close(shared(x)[..., 1:], single(x[..., 1:]))
