@@ -27,6 +27,19 @@ def attention_by_loops(q: Tensor, k: Tensor, v: Tensor, filters: Tensor | None =
     return out
 
 
+def mix_by_loops(weights: Tensor, v: Tensor, filters: Tensor) -> Tensor:
+    """(b, h, i, j) weights, (b, h, j, k) values, F (b, i, j, h * k) -> (b, h, i, k): sum_j w_ij v_j F_ij."""
+    batch, heads, queries, keys = weights.shape
+    size = v.shape[-1]
+    out = v.new_zeros(batch, heads, queries, size)
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(queries):
+                for j in range(keys):
+                    out[b, h, i] += weights[b, h, i, j] * v[b, h, j] * filters[b, i, j, h * size : (h + 1) * size]
+    return out
+
+
 def lead_lag_by_sums(series: np.ndarray) -> np.ndarray:
     """(n, l) -> (n, n, l): (1/l) sum_s x_i(s) x_j((s + t) mod l), summed term by term."""
     channels, length = series.shape
@@ -151,10 +164,16 @@ def decompose_by_loops(x: Tensor, kernel: int) -> tuple[Tensor, Tensor]:
     return x - trend, trend
 
 
+DEFINED = ("dot", "selective", "differential", "gated")
+"""The mechanisms that `mechanism_by_loops` defines."""
+
+
 def mechanism_by_loops(
     name: str, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, x: Tensor, filters: Tensor, *, heads: int, depth: int
 ) -> Tensor:
     """Each attention mechanism from its definition, one sample and head at a time; F = 1 where nothing is primed."""
+    if name not in DEFINED:
+        raise ValueError(f"there is no definition of the mechanism {name!r} here, only of {', '.join(DEFINED)}")
     w = dict(module.named_parameters())
     size = q.shape[-1] // heads
     out = torch.zeros_like(q)

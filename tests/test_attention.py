@@ -16,9 +16,9 @@ from torch.testing import assert_close
 
 from primecast.errors import InputError
 from primecast.nn.attention import Prime, attend, attention_weights, check_prime, join_heads, split_heads
-from primecast.nn.mechanisms import MECHANISMS, AttentionArgs, Differential, Directional, Gated
+from primecast.nn.mechanisms import MECHANISMS, AttentionArgs, Differential, Directional
 from primecast.nn.multi_head import MultiHeadAttention
-from tests.reference import attention_by_loops, directional_by_loops, mechanism_by_loops
+from tests.reference import DEFINED, attention_by_loops, directional_by_loops, mechanism_by_loops, mix_by_loops
 
 B, H, Q, J, K, M = 2, 3, 5, 7, 11, 13
 
@@ -388,7 +388,7 @@ def mechanism_case(name: str, depth: int = 0) -> tuple[nn.Module, list[Tensor], 
 
 
 @pytest.mark.parametrize("primed", [False, True])
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "directional"])
+@pytest.mark.parametrize("name", DEFINED)
 def test_a_mechanism_equals_its_definition_one_sample_and_head_at_a_time(name: str, primed: bool) -> None:
     module, (q, k, v, x), p = mechanism_case(name, depth=2)
     filters = p.materialize() if primed else torch.ones(2, 7, 7, 24, dtype=torch.float64)
@@ -396,6 +396,12 @@ def test_a_mechanism_equals_its_definition_one_sample_and_head_at_a_time(name: s
     assert_close(module(q, k, v, x, AttentionArgs(prime=p if primed else None)), expected, rtol=1e-9, atol=1e-10)
     if primed:
         assert_close(module(q, k, v, x, AttentionArgs(prime=filters)), expected, rtol=1e-9, atol=1e-10)
+
+
+def test_the_reference_refuses_a_mechanism_that_it_does_not_define() -> None:
+    module, (q, k, v, x), p = mechanism_case("dot")
+    with pytest.raises(ValueError, match="no definition of the mechanism 'dott' here, only of dot, selective"):
+        mechanism_by_loops("dott", module, q, k, v, x, p.materialize(), heads=4, depth=0)
 
 
 @pytest.mark.parametrize("primed", [False, True])
@@ -424,23 +430,46 @@ def test_a_primer_of_ones_leaves_every_mechanism_as_it_is(name: str) -> None:
     assert_close(module(*inputs, AttentionArgs(prime=ones)), module(*inputs, AttentionArgs()), rtol=1e-9, atol=1e-10)
 
 
+def passed_on(module: nn.Module, inputs: list[Tensor], args: AttentionArgs) -> list[Tensor]:
+    """The weights that a mechanism mixes values with, the values, and their mix, before a gate or norm changes it."""
+    seen: list[Tensor] = []
+
+    class Spy(AttentionArgs):
+        def mix(self, weights: Tensor, v: Tensor) -> Tensor:
+            seen.extend([weights, v, super().mix(weights, v)])
+            return seen[-1]
+
+    hook = module.map.register_forward_hook(lambda *_: None)  # type: ignore[union-attr]
+    module(*inputs, Spy(**vars(args)))  # watched, so that the weights are formed
+    hook.remove()
+    return seen
+
+
+@pytest.mark.parametrize("primed", [False, True])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_passes_on_a_weighted_sum_of_values_each_times_the_filter_of_its_pair(
+    name: str, primed: bool
+) -> None:
+    module, inputs, p = mechanism_case(name)
+    weights, v, mixed = passed_on(module, inputs, AttentionArgs(prime=p if primed else None))
+    filters = p.materialize() if primed else torch.ones(2, 7, 7, 24, dtype=torch.float64)
+    assert_close(mixed, mix_by_loops(weights, v, filters), rtol=1e-9, atol=1e-10)
+
+
 @pytest.mark.parametrize("primed", [False, True])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_is_static_until_it_is_primed(name: str, primed: bool) -> None:
     """Static: a token shows all others one vector, re-weighted; so what it adds to them, head by head, spans a line.
 
     What one token adds is seen by giving only it a value. What a mechanism does to the sum afterwards (a gate, a norm)
-    is no message between tokens and is taken away.
+    is no message between tokens.
     """
     module, (q, k, v, x), p = mechanism_case(name)
     only = torch.zeros_like(v)
     only[:, 3] = v[:, 3]
-    if isinstance(module, Gated):
-        nn.init.zeros_(module.gate.weight)
-    if isinstance(module, Differential):
-        module.norm = nn.Identity()  # type: ignore[assignment]
-    out = module(q, k, only, x, AttentionArgs(prime=p if primed else None, modulate="v"))
-    ranks = [int(torch.linalg.matrix_rank(head, rtol=1e-8)) for head in split_heads(out, 4)[0]]
+    args = AttentionArgs(prime=p if primed else None, modulate="v")
+    *_, message = passed_on(module, [q, k, only, x], args)
+    ranks = [int(torch.linalg.matrix_rank(head, rtol=1e-8)) for head in message[0]]
     assert all(rank > 1 for rank in ranks) if primed else all(rank == 1 for rank in ranks)
 
 
@@ -450,10 +479,10 @@ def test_a_hook_sees_the_weights_of_every_mechanism_and_changes_nothing(name: st
     before, seen = module(*inputs, AttentionArgs(prime=p)), []
     module.map.register_forward_hook(lambda _, __, weights: seen.append(weights))  # type: ignore[union-attr]
     assert_close(module(*inputs, AttentionArgs(prime=p)), before)
-    assert seen[0].shape == (2, 2 if name == "differential" else 4, 7, 7)
+    batch, maps, *pairs = seen[0].shape
+    assert (batch, 4 % maps, pairs) == (2, 0, [7, 7])  # a map may be shared by heads
     sums = seen[0].sum(-1)
-    if name != "differential":
-        assert_close(sums, torch.ones_like(sums))
+    assert torch.allclose(sums, torch.ones_like(sums)) == module.normalized
 
 
 def test_differential_rows_sum_to_one_minus_lambda() -> None:

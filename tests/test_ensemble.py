@@ -77,8 +77,9 @@ def test_greedy_weights_are_those_of_averaging_the_errors_themselves(seed: int, 
 def test_weights_are_drawn_toward_equal_ones_the_more_so_the_fewer_windows_there_are() -> None:
     products = np.diag([1.0, 1.1, 40.0])
     none, half, most = (greedy_weights(products, windows=windows) for windows in (math.inf, FEW, 1.0))
-    assert_allclose(half, (none + [0.5, 0.5, 0.0]) / 2)
-    assert np.abs(most - [0.5, 0.5, 0.0]).max() < np.abs(half - [0.5, 0.5, 0.0]).max()
+    equal = np.array([0.5, 0.5, 0.0])
+    assert_allclose(half, (none + equal) / 2)
+    assert np.abs(most - equal).max() < np.abs(half - equal).max()
     for weights in (none, half, most):
         assert_allclose(weights.sum(), 1.0)
         assert (weights >= 0).all()

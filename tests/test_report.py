@@ -29,6 +29,7 @@ from primecast.reporting import render
 from primecast.reporting.describe import duration, inspect
 from primecast.reporting.gather import gather, pair_maps
 from primecast.reporting.render import PairMap, ReportData, report_html, write_report
+from primecast.reporting.summary import concerns, coverage_by_hour
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
 ROWS, HORIZON = 211, 13
@@ -36,7 +37,8 @@ ROWS, HORIZON = 211, 13
 
 def sample(channels: int = 5, *, first: str = HOSTILE) -> ReportData:
     """A report on waves that follow each other, each a step later; every part of it is there."""
-    names = [first, *(f"sensor {number}" for number in range(1, channels))]
+    # Objects: pyarrow's strings, which pandas infers, cannot hold half a character.
+    names = pd.Index([first, *(f"sensor {number}" for number in range(1, channels))], dtype=object)
     index = pd.date_range("2024-02-28", periods=ROWS + HORIZON, freq="h", name="time")
     place = np.arange(channels)
     values = 100 * (place + 1) + np.sin((np.arange(len(index))[:, None] - place) / 4)
@@ -49,15 +51,16 @@ def sample(channels: int = 5, *, first: str = HOSTILE) -> ReportData:
             for i in place[:-1]
         ],
         columns=["leader", "follower", "steps", "time", "strength"],
-    )
+        dtype=object,
+    ).astype({"steps": int, "strength": float})
     weights = pd.DataFrame(np.eye(channels) + 0.25, index=names, columns=names)
     scores = {"rmse": 2.0, "mae": 1.5, "mase": 0.75, "naive_rmse": 4.0, "naive_mae": 3.0, "coverage-80": 0.81}
     return ReportData(
         title="waves & more",
         frame=frame,
         forecast=forecast,
-        bounds={80: (forecast - 1, forecast + 1), 95: (forecast - 2, forecast + 2)},
-        scores=pd.DataFrame({**scores, "width-80": 2.0}, index=[*names, "overall"]),
+        bounds={80: (forecast - 1, forecast + 3), 95: (forecast - 2, forecast + 7)},
+        scores=pd.DataFrame({**scores, "width-80": 2.0}, index=pd.Index([*names, "overall"], dtype=object)),
         earlier=earlier(frame, cutoff=ROWS - HORIZON - 1),
         pairs=pairs,
         maps=[
@@ -69,13 +72,25 @@ def sample(channels: int = 5, *, first: str = HOSTILE) -> ReportData:
         ),
         held_out={"windows": 29, "mse": 0.5, "mae": 0.5, "naive_mse": 1.0, "naive_mae": 0.4},
         settings={"model": {"name": "itransformer", "parameters": 12345}},
+        lookback=17,
+        units={names[1]: "m³/h"},
     )
 
 
 def earlier(frame: pd.DataFrame, *, cutoff: int) -> pd.DataFrame:
     part = frame.iloc[cutoff + 1 : cutoff + 1 + HORIZON]
-    long = part.melt(ignore_index=False, var_name="unique_id", value_name="primecast").rename_axis("ds").reset_index()
-    return long.assign(cutoff=frame.index[cutoff])
+    names = pd.Series(np.repeat(frame.columns.to_numpy(), len(part)), dtype=object)
+    forecast = part.to_numpy().T.ravel()
+    long = pd.DataFrame(
+        {"ds": part.index.append([part.index] * (len(frame.columns) - 1)), "cutoff": frame.index[cutoff]}
+    )
+    values = {
+        "y": forecast + 0.5,
+        "primecast": forecast,
+        "primecast-lo-80": forecast - 1,
+        "primecast-hi-80": forecast + 3,
+    }
+    return long.assign(unique_id=names, **values)
 
 
 @pytest.fixture
@@ -137,7 +152,7 @@ def test_the_data_is_in_the_page_once_and_exact_to_a_hundred_thousandth_of_its_r
     assert np.nanmax(np.abs(values - data.frame.to_numpy()) / span.to_numpy()) <= 1e-5
     np.testing.assert_allclose(np.array(found["bounds"]["95"][1]).T, data.bounds[95][1], atol=1e-5)
     np.testing.assert_allclose(np.array(found["backtest"][0]["values"]).T, data.frame.iloc[-HORIZON:], atol=1e-5)
-    assert found["pairs"][1] == [1, 2, 1, "1 h", -0.8]
+    assert found["leads"][0] == [1, 2, 1, "1 h", -0.8] and found["together"][1] == [3, 4, 0, "0 s", -0.4]
     assert page == report_html(sample())
 
 
@@ -174,6 +189,18 @@ def test_the_first_sentence_says_how_it_compares_also_when_it_is_worse() -> None
 
 
 @pytest.mark.usefixtures("small_plotly")
+def test_the_page_opens_with_the_next_values_how_good_it_was_and_what_to_worry_about() -> None:
+    page = report_html(sample())
+    ids = [str(attrs["id"]) for tag, attrs in Tags(page).found if tag == "section"]
+    assert ids[:4] == ["next", "good", "worry", "future"]
+    opening = page.split('<section id="next">')[1].split('<section id="good">')[0]
+    assert "<th>2024-03-07 19:00</th>" in opening and "80 % prediction interval" in opening
+    first = sample().forecast["sensor 1"].iloc[0]
+    assert f"<strong>{first:.3f}</strong><small>{first - 1:.3f} … {first + 3:.3f}</small>" in opening
+    assert '<bdi>sensor 1</bdi> <small class="unit">m³/h</small>' in opening
+
+
+@pytest.mark.usefixtures("small_plotly")
 def test_parts_that_could_not_be_made_say_why() -> None:
     data = sample()
     bare = ReportData(
@@ -200,7 +227,7 @@ def test_hundreds_of_channels_are_cut_where_it_is_said(monkeypatch: pytest.Monke
     page = report_html(sample(53))
     found = json.loads(packed(page, "data"))
     assert len(found["maps"][0]["values"]) == 7 and len(found["maps"][0]["values"][0]) == 7
-    assert len(found["pairs"]) == 11 and found["pairsInAll"] == 52
+    assert len(found["leads"]) == len(found["together"]) == 11 and found["leadsInAll"] == 34
     assert len(found["sensor_ablation"]) == render.BARS and len(found["values"]) == 53 and len(found["past"]) == 101
     assert (
         "The figure shows the 7 of 53 channels with the largest sums" in page
@@ -224,6 +251,116 @@ def test_a_page_can_be_made_where_there_is_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 10_000
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_leads_come_first_and_pairs_without_one_on_demand() -> None:
+    page = report_html(sample())
+    leads = page.split('id="leads-body"')[1].split("</tbody>")[0]
+    assert leads.count("<tr>") == 2 and "together" not in leads
+    assert "<details><summary>2 pairs move together, without a lead</summary>" in page
+    data = sample()
+    assert data.pairs is not None
+    none = report_html(replace(data, pairs=data.pairs[data.pairs["steps"] == 0]))
+    assert "No channel leads another." in none and 'id="graph"' not in none
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_a_flat_map_says_that_there_is_no_structure_to_show() -> None:
+    data = sample()
+    flat = replace(data.maps[0], frame=data.maps[0].frame * 0 + 0.2)
+    page = report_html(replace(data, maps=[flat, data.maps[1]]))
+    assert "No structure to show: no value differs from the mean, 0.2000, by more than 10 %." in page
+    assert 'id="map-0"' not in page and 'id="map-1"' in page
+    drawn = json.loads(packed(page, "data"))["maps"]
+    assert drawn[0] is None and len(drawn[1]["values"]) == 5
+    assert replace(flat, frame=flat.frame * 0).flat and not data.maps[1].flat
+    assert "the 50 largest" not in page and "the 50 largest" in report_html(sample(11))
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_an_ensemble_shows_its_leaderboard() -> None:
+    board = {"weight": [0.25, math.nan], "test_mse": [0.5, 0.7], "test_mae": [0.6, 0.8], "seconds": [3.4, math.nan]}
+    page = report_html(replace(sample(), leaderboard=pd.DataFrame(board, index=["shrink", "ensemble"])))
+    assert "<bdi>shrink</bdi></td><td>0.25</td><td>0.5000</td><td>0.6000</td><td>3</td>" in page
+    assert "Leaderboard" not in report_html(sample())
+
+
+# ---------------------------------------------------------------- what to worry about
+
+
+def found_by(frame: pd.DataFrame, **parts: Any) -> dict[str, list[tuple[str, str]]]:
+    given = {"scores": None, "earlier": None, "sensor_ablation": None, "lookback": 17, **parts}
+    return {one.title: list(one.channels) for one in concerns(frame, **given)}
+
+
+def test_silent_and_stuck_sensors_are_named() -> None:
+    frame = sample(5, first="a").frame.copy()
+    assert found_by(frame) == {}
+    frame.iloc[-19:, 1], frame.iloc[-7:, 2], frame.iloc[-2:, 3] = np.nan, np.nan, np.nan
+    frame.iloc[-23:, 4] = 42.0
+    assert found_by(frame) == {
+        "Silent sensors": [
+            ("sensor 1", "19 rows, since 2024-03-06 23:00; the whole look-back is filled in"),
+            ("sensor 2", "7 rows, since 2024-03-07 11:00"),
+        ],
+        "Stuck sensors": [("sensor 4", "at 42.00 since 2024-03-06 20:00")],
+    }
+    frame.iloc[30:50, 4] = 41.0  # it has been still for nearly as long before
+    assert "Stuck sensors" not in found_by(frame)
+
+
+def test_channels_worse_than_naive_and_intervals_too_narrow_are_named() -> None:
+    scores = pd.DataFrame(
+        {"mae": [3.0, 1.0, 2.0], "naive_mae": [2.0, 2.0, 1.0], "coverage-80": [0.59, 0.61, 0.3]},
+        index=["a", "b", "overall"],
+    )
+    assert found_by(sample().frame, scores=scores) == {
+        "Worse than naive": [("a", "MAE +50 %")],
+        "Intervals too narrow": [("a", "59 % covered")],
+    }
+    assert found_by(sample().frame, scores=scores.drop(columns="coverage-80")).keys() == {"Worse than naive"}
+
+
+@pytest.mark.parametrize("origins", [7, 13])
+def test_errors_that_grow_from_origin_to_origin_are_named(origins: int) -> None:
+    time = pd.date_range("2024-01-01", periods=origins, freq="D")
+    errors = {"even": np.linspace(2.0, 1.0, origins), "grows": np.linspace(1.0, 3.0, origins)}
+    rows = [
+        pd.DataFrame({"cutoff": time, "unique_id": name, "y": 0.0, "primecast": one}) for name, one in errors.items()
+    ]
+    found = found_by(sample().frame, earlier=pd.concat(rows))
+    half = [errors["grows"][part].mean() for part in (slice(0, origins // 2), slice(origins // 2, None))]
+    text = f"MAE from {half[0]:.3f} to {half[1]:.3f}"
+    assert found == ({"Drifting errors": [("grows", text)]} if origins >= 8 else {})
+
+
+def test_a_sensor_that_others_depend_on_is_named() -> None:
+    ablation = sample(3, first="a").sensor_ablation
+    assert found_by(sample().frame, sensor_ablation=ablation) == {
+        "Single points of failure": [("a", "+30 % for sensor 1"), ("sensor 1", "+15 % for sensor 1")]
+    }
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_a_page_without_concerns_says_what_was_looked_for() -> None:
+    data = sample(5, first="a")
+    assert data.sensor_ablation is not None
+    page = report_html(replace(data, sensor_ablation=data.sensor_ablation.assign(largest=0.0)))
+    assert "Nothing was found: no silent or stuck sensor, no channel worse than naive" in page
+
+
+def test_coverage_is_counted_by_the_hour_of_the_day() -> None:
+    index = pd.date_range("2024-01-01", periods=72, freq="h", tz="Europe/Berlin")
+    y = np.where(index.hour == 5, 9.0, 0.0)
+    y[7] = np.nan
+    lo, hi = np.where(index.day == 2, 8.0, -1.0), np.where(index.day == 2, 10.0, 5.0)
+    long = pd.DataFrame({"ds": index, "y": y, "primecast-lo-80": lo, "primecast-hi-80": hi})
+    hours = coverage_by_hour(long)
+    assert hours is not None
+    np.testing.assert_allclose(hours[80.0], [0.5 if h == 7 else 1 / 3 if h == 5 else 2 / 3 for h in range(24)])
+    assert coverage_by_hour(long[long["ds"].dt.hour < 2]) is None  # daily rows have one hour
+    assert coverage_by_hour(long.assign(ds=np.arange(72))) is None and coverage_by_hour(long[["ds", "y"]]) is None
 
 
 # ---------------------------------------------------------------- what is found in the data
@@ -286,7 +423,7 @@ def test_a_channel_called_overall_has_a_line_of_its_own() -> None:
     data = sample(3, first="overall")
     assert data.scores is not None
     data.scores["mae"] = [11.0, 1.0, 2.0, 4.0]
-    page = report_html(data)
+    page = report_html(data).split('<section id="trust">')[1]
     lines = re.findall(r"<tr[^>]*>(?:(?!</tr>).)*>overall<.*?</tr>", page)
     assert ["11.00" in line for line in lines[:2]] == [False, True] and 'class="total"' in lines[0]
     assert "In MAE, 2 of 3 channels are better than naive" in page
@@ -319,6 +456,26 @@ def test_gather_holds_what_the_forecaster_says(fitted: tuple[Forecaster, pd.Data
     assert all("Concentration index 0." in one.concentration for one in data.maps)
     assert data.sensor_ablation is not None and set(data.sensor_ablation.index) == set(frame.columns)
     assert data.notes == {} and data.settings["arguments"]["lookback"] == 11 and data.frequency == "hourly"
+    assert data.lookback == 11 and data.units == {} and data.leaderboard is None
+
+
+def test_gather_takes_units_from_the_frame_or_as_they_are_given(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    forecaster, frame = fitted
+    frame = frame.copy()
+    frame.attrs["units"] = {"c2": "bar"}
+    assert gather(forecaster, frame, title="own", windows=1).units == {"c2": "bar"}
+    assert gather(forecaster, frame, title="own", windows=1, units={"c0": "K"}).units == {"c0": "K"}
+
+
+def test_gather_says_whose_attention_an_ensemble_shows(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
+    single, frame = fitted
+    arguments = {**single.get_params(), "quality": "good"}
+    forecaster = Forecaster(**arguments).fit(frame)
+    data = gather(forecaster, frame, title="own", windows=1)
+    best = max(forecaster.facts_["members"], key=lambda member: member["weight"])
+    said = f"Of the ensemble's member {best['name']} (weight {best['weight']:.2f}). "
+    assert all(one.text.startswith(said) for one in data.maps) and data.maps
+    assert data.leaderboard is not None and {best["name"], "ensemble"} < set(data.leaderboard.index)
 
 
 def test_gather_forecasts_as_it_is_told_to(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
@@ -400,7 +557,7 @@ def open_page(browser: Any, page_file: Path) -> Iterator[Any]:
     """A function that opens the report and records whatever the browser complains of or asks for."""
     contexts = []
 
-    def opened(*, before: str = "", **options: Any) -> SimpleNamespace:
+    def opened(*, before: str = "", file: Path = page_file, **options: Any) -> SimpleNamespace:
         context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **options})
         contexts.append(context)
         page = context.new_page()
@@ -411,7 +568,7 @@ def open_page(browser: Any, page_file: Path) -> Iterator[Any]:
         page.on("request", lambda request: asked.append(request.url))
         if before:
             page.add_init_script(before)
-        page.goto(page_file.as_uri())
+        page.goto(file.as_uri())
         if not before:
             page.wait_for_selector("html[data-ready]", timeout=60_000)
         return SimpleNamespace(page=page, complaints=complaints, asked=asked)
@@ -489,17 +646,102 @@ def test_the_threshold_takes_edges_away(desk: SimpleNamespace) -> None:
     assert pairs is not None
     strengths, steps = pairs["strength"].abs(), pairs["steps"]
     start = float(page.locator("#threshold").input_value())
-    assert 0 < (strengths >= start).sum() <= 30
+    assert 0 < (strengths[steps > 0] >= start).sum() <= 30
+    assert not page.is_checked("#together")
     for threshold, together in ((0.5, True), (0.9, True), (0.9, False), (1.0, False), (0.0, True)):
         page.fill("#threshold", str(threshold))
         page.set_checked("#together", together)
         wanted = int(((strengths >= threshold) & (together | (steps > 0))).sum())
+        leads = int(((strengths >= threshold) & (steps > 0)).sum())
         assert page.locator("#graph > svg > path").count() == min(wanted, 120)
-        assert page.locator("#pairs tr").count() == min(wanted, 40)
-        assert page.locator("#level").inner_text().startswith(f"{threshold:.2f}: {wanted} of 226 pairs")
+        assert page.locator("#leads-body tr").count() == min(leads, 40)
+        assert page.locator("#level").inner_text().startswith(f"{threshold:.2f}: {leads} of 150 leads")
     page.fill("#threshold", "0.95")
     titles = page.locator("#graph > svg > path > title").all_text_contents()
     assert "sensor 1 leads sensor 2 by 1 h, correlation -1.00" in titles
+
+
+def test_the_download_is_the_forecast_with_its_intervals(desk: SimpleNamespace) -> None:
+    with desk.page.expect_download() as download:
+        desk.page.click("#download")
+    assert download.value.suggested_filename == "forecast.csv"
+    found = pd.read_csv(download.value.path(), index_col=0, parse_dates=True)
+    data = sample(227)
+    columns = [f"{HOSTILE}{end}" for end in ("", "-lo-95", "-lo-80", "-hi-80", "-hi-95")]
+    assert found.index.name == "time" and list(found.columns[:5]) == columns and found.shape == (HORIZON, 5 * 227)
+    np.testing.assert_allclose(found["sensor 8"], data.forecast["sensor 8"], atol=1e-4)
+    np.testing.assert_allclose(found["sensor 8-lo-95"], data.bounds[95][0]["sensor 8"], atol=1e-4)
+    np.testing.assert_allclose(found["sensor 8-hi-80"], data.bounds[80][1]["sensor 8"], atol=1e-4)
+    assert (found.index == data.forecast.index).all()
+
+
+def test_all_steps_of_the_chosen_channel_are_listed_on_demand(desk: SimpleNamespace) -> None:
+    page = desk.page
+    page.fill("#search", "sensor 1")
+    page.press("#search", "Enter")
+    page.click("#steps summary")
+    assert page.locator("#steps-head th").all_inner_texts() == [
+        "time",
+        "forecast",
+        "lo 95 %",
+        "lo 80 %",
+        "hi 80 %",
+        "hi 95 %",
+    ]
+    assert page.locator("#steps-body tr").count() == HORIZON
+    assert page.evaluate("document.getElementById('forecast').layout.yaxis.title.text") == "m³/h"
+    first = float(page.locator("#steps-body tr").first.locator("td").nth(1).inner_text())
+    assert abs(first - sample(227).forecast["sensor 1"].iloc[0]) < 1e-4
+
+
+def overlaps(page: Any, selector: str) -> int:
+    """How many pairs of these elements lie on each other by more than a pixel."""
+    boxes = page.locator(selector).evaluate_all(
+        "(all) => all.map((one) => one.getBoundingClientRect()).map((r) => [r.left, r.top, r.right, r.bottom])"
+    )
+    left, top, right, bottom = np.array(boxes).T[..., None]
+    beside = (np.minimum(right, right.T) - np.maximum(left, left.T)) > 1
+    above = (np.minimum(bottom, bottom.T) - np.maximum(top, top.T)) > 1
+    return int((beside & above).sum()) - len(boxes)
+
+
+def test_names_beside_a_map_do_not_overlap_and_of_many_channels_are_in_its_table(
+    desk: SimpleNamespace, open_page: Any, tmp_path: Path
+) -> None:
+    names = "#map-0 .xtick text, #map-0 .ytick text"
+    assert desk.page.locator(names).count() == 0
+    desk.page.locator("#inside details summary").first.click()
+    assert desk.page.locator("#inside details").first.locator("tbody tr").count() == 50
+    few = tmp_path / "few.html"
+    write_report(sample(7), few)
+    for width in (390, 1280):
+        page = open_page(file=few, viewport={"width": width, "height": 800}).page
+        assert page.locator(names).count() == 14 and overlaps(page, names) == 0
+
+
+def test_tables_keep_words_whole_and_the_first_column_keeps_its_lines(open_page: Any) -> None:
+    page = open_page(viewport={"width": 390, "height": 740}, is_mobile=True, has_touch=True).page
+    table = page.locator("#trust .scroll").first
+    table.evaluate("(box) => { box.scrollLeft = 150; }")
+    cells = table.locator("tbody tr:nth-child(9) td")
+    style = """(cell) => {
+        const style = getComputedStyle(cell);
+        return [style.borderBottomWidth, style.borderRightWidth, cell.getBoundingClientRect().left];
+    }"""
+    bottom, right, left = cells.first.evaluate(style)
+    assert (bottom, right) == ("1px", "1px")
+    assert abs(left - table.evaluate("(box) => box.getBoundingClientRect().left")) < 2
+    assert page.locator("table").first.evaluate("(table) => getComputedStyle(table).borderCollapse") == "separate"
+    lines = """(cell) => {
+        const text = cell.querySelector("bdi")?.firstChild ?? cell.firstChild, range = document.createRange();
+        return [...text.data.matchAll(/\\S+/g)].map((word) => {
+            range.setStart(text, word.index);
+            range.setEnd(text, word.index + word[0].length);
+            return range.getClientRects().length;
+        });
+    }"""
+    for cell in page.locator("#leads .scroll").first.locator("th, td").all()[:20]:
+        assert set(cell.evaluate(lines)) == {1}
 
 
 def test_it_fits_a_phone(open_page: Any) -> None:
@@ -534,7 +776,7 @@ def test_a_browser_too_old_to_unpack_is_told_and_still_shows_the_tables(open_pag
     seen = open_page(before="delete window.DecompressionStream;")
     seen.page.wait_for_selector("#broken:not([hidden])")
     assert "need a browser of 2023 or newer" in seen.page.locator("#broken").inner_text()
-    assert seen.page.locator("#trust tbody tr").count() == 228
+    assert seen.page.locator("#trust > .scroll tbody tr").count() == 228
 
 
 def test_numbers_that_are_not_finite_do_not_break_the_page() -> None:

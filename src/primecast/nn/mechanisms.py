@@ -66,9 +66,11 @@ class Mechanism(nn.Module):
     """Weights of queries and keys, then the weighted sum of values. A mechanism replaces `weights`, or all of it.
 
     depth: number of the layer, from 0, for mechanisms that change with it.
+    normalized: whether the weights of a query token sum to 1.
     """
 
     supports_primer = True
+    normalized = True
 
     def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
         super().__init__()
@@ -137,6 +139,8 @@ class Differential(Mechanism):
     with learned vectors that the heads share; a pair's output goes through an RMS norm, scaled by 1 - lambda_0. A
     primer's d entries are read as h slices for the keys and, two by two, as h/2 slices for the values.
     """
+
+    normalized = False
 
     def __init__(self, d_model: int, n_heads: int, *, depth: int = 0) -> None:
         super().__init__(d_model, n_heads)

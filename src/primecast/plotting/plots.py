@@ -48,6 +48,8 @@ def plot_forecast(
 
     for axis, name in zip(axes, names, strict=True):
         axis.plot(past[name], color=PAST, linewidth=1.2, label="observed")
+        if past[name].isna().all():
+            _say(axis, "no value in these rows")
         for place, level in enumerate(sorted(bounds, reverse=True)):
             low, high = (joined(side, name) for side in bounds[level])
             _band(axis, low, high, level=level, alpha=0.15 + 0.12 * place)
@@ -76,6 +78,8 @@ def plot_backtest(
     for axis, name in zip(axes, names, strict=True):
         own = forecasts[forecasts["unique_id"] == name]
         axis.plot(own.groupby("ds")["y"].first(), color=PAST, linewidth=1.2, label="truth")
+        if own["y"].isna().all():
+            _say(axis, "the truth is missing")
         for number, (_, part) in enumerate(own.groupby("cutoff")):
             rows = part.set_index("ds")
             for one in levels:
@@ -107,6 +111,11 @@ def _rows(names: Sequence[str], *, left_out: int, units: Mapping[str, str] | Non
     return axes
 
 
+def _say(axis: Axes, text: str) -> None:
+    """Write a text into an empty part of the axes."""
+    axis.text(0.02, 0.9, text, transform=axis.transAxes, va="top", fontsize=8, style="italic", color=PAST)
+
+
 def _band(
     axis: Axes, low: "pd.Series[float]", high: "pd.Series[float]", *, level: float, alpha: float, first: bool = True
 ) -> None:
@@ -124,6 +133,7 @@ def _finish_rows(axes: npt.NDArray[np.object_], index: pd.Index) -> None:
         axes[-1].xaxis.set_major_locator(locator)
         form = ConciseDateFormatter(locator, tz=index.tz)  # type: ignore[no-untyped-call]
         axes[-1].xaxis.set_major_formatter(form)
+    axes[0].figure.align_ylabels(axes)
     legend_above(axes[0].figure, axes[0], columns=6)
 
 
@@ -135,8 +145,8 @@ def plot_relations(
 ) -> Axes:
     """Draw the significant pairs as a map: its color is the correlation, its number the steps by which the row leads.
 
-    A pair that moves together has a 0 on both sides of the diagonal. By default the channels with the strongest pairs
-    are drawn.
+    A pair that moves together has its color on both sides of the diagonal and no number. By default the channels with
+    the strongest pairs are drawn.
     """
     shown = (lead >= 0).to_numpy() & ~np.eye(len(lead), dtype=bool)
     values = strength.where(shown)
@@ -149,16 +159,16 @@ def plot_relations(
     axis = plt.figure(figsize=(side + 1.2, side), layout="constrained").subplots() if ax is None else ax
     image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
     axis.set_facecolor("#f4f4f4")
-    for i, j in np.argwhere(values.notna().to_numpy()):
+    for i, j in np.argwhere(values.notna().to_numpy() & (steps > 0)):
         ink = "white" if abs(values.to_numpy()[i, j]) > 0.6 else "black"
-        weight = "bold" if steps[i, j] else "normal"
-        axis.text(j, i, f"{steps[i, j]:.0f}", ha="center", va="center", fontsize=8, color=ink, weight=weight)
+        axis.text(j, i, f"{steps[i, j]:.0f}", ha="center", va="center", fontsize=8, color=ink, weight="bold")
     places = np.arange(len(names))
     axis.set_xticks(places, [short(name) for name in names], rotation=90, fontsize=8)
     axis.set_yticks(places, [short(name) for name in names], fontsize=8)
     found = int(values.notna().to_numpy().sum())
     left_out = f"; {len(names)} of {len(lead)} channels" if len(names) < len(lead) else ""
-    legend = "steps by which the row's channel leads the column's; 0: together" if found else "no significant pair"
+    legend = "number: steps by which the row leads the column\nno number: the two move together"
+    legend = legend if found else "no significant pair"
     axis.set_title(legend + left_out, fontsize=9)
     axis.set(xlabel="follower", ylabel="leader")
     axis.figure.colorbar(image, ax=axis, shrink=0.8, label="correlation")

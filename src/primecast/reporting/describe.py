@@ -69,6 +69,17 @@ def stamp(time: object) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00").removesuffix(":00")
 
 
+def stamps(index: pd.Index) -> list[str]:
+    """Return dates of one length: with the time of the day, if any of them is not midnight.
+
+    >>> stamps(pd.DatetimeIndex(["2024-01-31 00:00", "2024-01-31 06:00"]))
+    ['2024-01-31 00:00', '2024-01-31 06:00']
+    """
+    found = [stamp(time) for time in index]
+    longest = max(map(len, found))
+    return [text + " 00:00:00"[: longest - 10] if len(text) == 10 < longest else text for text in found]
+
+
 def duration(time: object, steps: int) -> str:
     """Return a lead in days, hours, minutes and seconds, or in steps.
 

@@ -1,6 +1,6 @@
 """Collect what a report shows from a fitted Forecaster."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -10,8 +10,10 @@ import pandas as pd
 from primecast.analysis.relations import Relations, concentration_of
 from primecast.errors import InputError
 from primecast.forecasting.backtesting import Backtest
+from primecast.forecasting.ensemble import Ensemble
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import frequency_in_words
+from primecast.reporting.describe import percent
 from primecast.reporting.render import PairMap, ReportData
 
 Found = TypeVar("Found")
@@ -26,13 +28,16 @@ def gather(
     windows: int = 20,
     future: object = None,
     adaptive: bool = True,
+    units: Mapping[str, str] | None = None,
 ) -> ReportData:
     """Run forecast, backtest, relations and sensor ablation on the rows of fit, or on newer rows of the same channels.
 
     frame: wide, as `read_table` returns it. windows: origins of the backtest, fewer if there are too few rows. A
     section that needs more rows is left out, with the reason in its place. future, adaptive: as for `predict`.
+    units: channel -> unit, by default `frame.attrs["units"]`.
     """
     notes: dict[str, str] = {}
+    units = frame.attrs.get("units") if units is None else units
     frame = _ordered(frame.rename(columns=str))
     targets = list(forecaster.roles_.targets)
     try:
@@ -57,7 +62,7 @@ def gather(
         scores=None if backtest is None else backtest.scores,
         earlier=None if backtest is None else backtest.forecasts,
         pairs=None if relations is None else relations.pairs(),
-        maps=() if relations is None else pair_maps(relations),
+        maps=() if relations is None else pair_maps(relations, member=_attention_member(forecaster)),
         sensor_ablation=None if ablation is None else ablation.summary,
         held_out=facts["scores"],
         settings={
@@ -68,6 +73,9 @@ def gather(
         },
         notes={section: why for section, why in notes.items() if why},
         frequency=frequency_in_words(frame.index),
+        lookback=forecaster.lookback,
+        units={str(name): str(unit) for name, unit in (units or {}).items()},
+        leaderboard=forecaster.leaderboard().frame if isinstance(forecaster.model_, Ensemble) else None,
     )
 
 
@@ -95,14 +103,29 @@ def _bound(wide: pd.DataFrame, targets: Sequence[str], side: str, level: float) 
     return wide[[f"{name}-{side}-{level:g}" for name in targets]].set_axis(list(targets), axis="columns")
 
 
-def pair_maps(relations: Relations) -> list[PairMap]:
-    """Return the maps of attention and primer, where the model has them, with their concentration in words."""
+def _attention_member(forecaster: Forecaster) -> str:
+    """Return the name and weight of the member of an ensemble whose attention `relations` shows; "" for one model."""
+    model = forecaster.model_
+    if not isinstance(model, Ensemble):
+        return ""
+    shown = model.member_with_attention()
+    kept = [facts for facts in forecaster.facts_["members"] if facts["weight"] > 0]  # the ensemble has no others
+    named = zip(model.members, kept, strict=True)
+    return next((f"{facts['name']} (weight {facts['weight']:.2f})" for member, facts in named if member is shown), "")
+
+
+def pair_maps(relations: Relations, *, member: str = "") -> list[PairMap]:
+    """Return the maps of attention and primer, where the model has them, with their concentration in words.
+
+    member: of an ensemble, the one that has these maps.
+    """
     maps = []
+    of_member = f"Of the ensemble's member {member}. " if member else ""
     if (weights := relations.attention) is not None:
-        text = "Attention weight, averaged over layers, heads and held-out windows."
+        text = f"{of_member}Attention weight, averaged over layers, heads and held-out windows."
         maps.append(PairMap("Attention", text, weights, _concentration_text(weights, "attention")))
     if (distances := relations.primer) is not None:
-        text = "Distance of a pair's filter from the mean filter; 0 everywhere: all pairs are filtered alike."
+        text = f"{of_member}Distance of a pair's filter from the mean filter; 0: filtered as the mean pair is."
         fractions = distances.div(distances.sum(axis="columns"), axis="index")
         maps.append(PairMap("Primer", text, distances, _concentration_text(fractions, "distance")))
     return maps
@@ -114,9 +137,13 @@ def _concentration_text(weights: pd.DataFrame, what: str) -> str:
     found = concentration_of(weights)
     text = (
         f"Concentration index {1 - found.entropy:.3f} (0: uniform over key channels, 1: everything to one). "
-        f"{found.channel} receives the largest fraction of the {what}: {100 * found.fraction:.0f} %; uniform would be "
-        f"{100 / len(weights):.0f} %."
+        f"{found.channel} receives the largest fraction of the {what}: {_points(found.fraction)}; uniform would be "
+        f"{_points(1 / len(weights))}."
     )
     if found.calendar > 0.005:
-        text += f" Calendar tokens receive {100 * found.calendar:.0f} % of all attention."
+        text += f" Calendar tokens receive {_points(found.calendar)} of all attention."
     return text
+
+
+def _points(fraction: float) -> str:
+    return percent(fraction, ".0f" if fraction >= 0.1 else ".2g")

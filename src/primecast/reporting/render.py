@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from primecast.errors import InputError
 from primecast.reporting.describe import FENCE, duration, inspect, number, percent, stamp
+from primecast.reporting.summary import FAILURE, concerns, coverage_by_hour, next_values
 from primecast.storage.atomic import write_bytes_atomically
 
 CELLS = 1_000_000
 """Observed values in a page, at most: the last rows of all channels."""
 PAIRS = 2000
-"""Pairs in a page, the strongest ones."""
+"""Pairs in a page, the strongest ones: so many leads, and so many pairs without one."""
 MAP = 100
 """Channels of a map, at most: those with the largest sums."""
+LISTED = 50
+"""Cells in the table below a map, the largest ones."""
+FLAT = 0.1
+"""A map has no structure where no value differs from the mean by more than this fraction of it."""
 BARS = 30
 """Sensors in the figure of sensor ablation, the worst ones."""
 
@@ -50,6 +55,24 @@ class PairMap:
     frame: pd.DataFrame
     concentration: str = ""
 
+    @property
+    def mean(self) -> float:
+        return float(self.frame.to_numpy().mean())
+
+    @property
+    def flat(self) -> bool:
+        """Whether all values are nearly equal, so that there is nothing to see."""
+        return bool((np.abs(self.frame.to_numpy() - self.mean) <= FLAT * abs(self.mean)).all())
+
+    def largest(self) -> list[tuple[str, str, float]]:
+        """Return query channel, key channel and value of the largest cells."""
+        values = self.frame.to_numpy()
+        order = np.argsort(-values, axis=None, kind="stable")[:LISTED]
+        return [
+            (str(self.frame.index[row]), str(self.frame.columns[column]), float(values[row, column]))
+            for row, column in zip(*np.unravel_index(order, values.shape), strict=True)
+        ]
+
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
@@ -62,7 +85,8 @@ class ReportData:
     pairs:    leader, follower, steps, time, strength, as `Relations.pairs`. maps: of attention and primer.
     sensor_ablation: per sensor mean, largest, channel, as `SensorAblation.summary`.
     held_out: windows, mse, mae, naive_mse, naive_mae of the test rows in scaled units, where known.
-    settings: section -> name -> value. frequency: of the rows, in words.
+    settings: section -> name -> value. frequency: of the rows, in words. lookback: rows that a forecast reads.
+    units:    channel -> unit, where known. leaderboard: of an ensemble, as `Leaderboard.frame`.
     """
 
     title: str
@@ -78,6 +102,9 @@ class ReportData:
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     frequency: str = ""
+    lookback: int = 0
+    units: Mapping[str, str] = field(default_factory=dict)
+    leaderboard: pd.DataFrame | None = None
 
 
 # ---------------------------------------------------------------- the page
@@ -104,9 +131,18 @@ def report_html(data: ReportData) -> str:
         data=data,
         channels=inspect(data.frame),
         gains=_gains(data.held_out),
-        threshold=_threshold(data.pairs),
-        limits={"map": MAP, "bars": BARS},
+        next=next_values(data.frame, data.forecast, data.bounds),
+        concerns=concerns(
+            data.frame,
+            lookback=data.lookback,
+            scores=data.scores,
+            earlier=data.earlier,
+            sensor_ablation=data.sensor_ablation,
+        ),
+        hours=coverage_by_hour(data.earlier),
+        limits={"map": MAP, "bars": BARS, "listed": LISTED, "flat": FLAT, "failure": FAILURE},
         **_backtest(data),
+        **_leads(data.pairs),
     )
 
 
@@ -136,6 +172,7 @@ def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
+@lru_cache(maxsize=2)  # plotly, which is the same in every page, takes a second
 def _packed(text: str) -> str:
     """Compress without a time stamp, so that the same data makes the same page."""
     return _b64(gzip.compress(text.encode(), compresslevel=9, mtime=0))
@@ -169,11 +206,13 @@ def _backtest(data: ReportData) -> dict[str, Any]:
     return {"scores": scores, "levels": levels, "origins": origins}
 
 
-def _threshold(pairs: pd.DataFrame | None) -> float:
-    """Return the correlation above which at most 30 pairs are drawn at first."""
-    if pairs is None or len(pairs) <= 30:
-        return 0.0
-    return math.ceil(100 * abs(pairs["strength"].iloc[30])) / 100
+def _leads(pairs: pd.DataFrame | None) -> dict[str, Any]:
+    """Return the pairs with a lead, those without, and the correlation above which at most 30 leads are drawn."""
+    if pairs is None:
+        return {"leads": None, "together": None, "threshold": 0.0}
+    leads, together = pairs[pairs["steps"] > 0], pairs[pairs["steps"] == 0]
+    threshold = math.ceil(100 * abs(leads["strength"].iloc[30])) / 100 if len(leads) > 30 else 0.0
+    return {"leads": leads, "together": together, "threshold": threshold}
 
 
 # ---------------------------------------------------------------- the data of the figures
@@ -188,8 +227,9 @@ def _payload(data: ReportData) -> dict[str, Any]:
     rows = max(3 * horizon, min(len(data.frame), CELLS // len(targets), 336 + 5 * horizon))
     recent = data.frame.iloc[-rows:]
     digits = [_digits(data.frame[name]) for name in targets]
-    pairs = data.pairs
-    bars = None if data.sensor_ablation is None else data.sensor_ablation.rename_axis("sensor")
+    split = _leads(data.pairs)
+    hours = coverage_by_hour(data.earlier)
+    bars = None if data.sensor_ablation is None else data.sensor_ablation.head(BARS).round(6).to_dict("index")
     offset = recent.index[-1].utcoffset() if isinstance(recent.index, pd.DatetimeIndex) else None
 
     def columns(frame: pd.DataFrame) -> list[list[float | None]]:
@@ -203,10 +243,15 @@ def _payload(data: ReportData) -> dict[str, Any]:
         "forecast": columns(data.forecast),
         "bounds": {f"{level:g}": [columns(side) for side in sides] for level, sides in data.bounds.items()},
         "backtest": [] if data.earlier is None else _origins(data.earlier, recent.index[0], columns, offset),
-        "pairs": None if pairs is None else _edges(pairs.head(PAIRS), place),
-        "pairsInAll": 0 if pairs is None else len(pairs),
-        "maps": [_map(one, place) for one in data.maps],
-        "sensor_ablation": None if bars is None else bars.head(BARS).round(6).reset_index().to_dict("records"),
+        "stamps": [str(time) for time in data.forecast.index],
+        "indexName": str(data.frame.index.name or "time"),
+        "units": [data.units.get(name) for name in targets],
+        "hours": None if hours is None else {"hour": hours.index.tolist(), "coverage": _coverage(hours)},
+        "leads": None if data.pairs is None else _edges(split["leads"].head(PAIRS), place),
+        "leadsInAll": 0 if data.pairs is None else len(split["leads"]),
+        "together": None if data.pairs is None else _edges(split["together"].head(PAIRS), place),
+        "maps": [None if one.flat else _map(one, place) for one in data.maps],
+        "sensor_ablation": None if bars is None else [{"sensor": name, **row} for name, row in bars.items()],
     }
 
 
@@ -241,6 +286,10 @@ def _origins(
         wide = part.pivot(index="ds", columns="unique_id", values="primecast")
         found.append({"times": _times(wide.index, offset), "values": columns(wide)})
     return found
+
+
+def _coverage(hours: pd.DataFrame) -> dict[str, list[float]]:
+    return {f"{level:g}": hours[level].round(4).tolist() for level in hours.columns}
 
 
 def _edges(pairs: pd.DataFrame, place: Mapping[str, int]) -> list[list[Any]]:

@@ -10,7 +10,8 @@ const short = (name, most) => (name.length > most ? name.slice(0, Math.ceil(most
 const SHOWN = 60; // cards at a time
 const DRAWN = 120; // edges at a time
 const NAMED = 40; // channels whose names fit around the graph
-const TICKS = 30; // channels whose names fit beside a map
+const TICKS = 19; // channels whose names fit beside a map; of more, hover and the table have them
+const CELL = 13; // pixels of a row or column that a name needs
 
 async function unpack(id) {
   const bytes = Uint8Array.from(atob($(id).textContent.trim()), (letter) => letter.charCodeAt(0));
@@ -57,8 +58,7 @@ function band(level, index, opacity) {
 
 function drawForecast() {
   const past = { mode: "lines", name: "observed", x: data.past, y: data.values[chosen], line: { color: css("--past"), width: 1.4 } };
-  const levels = Object.keys(data.bounds).sort((one, other) => other - one);
-  const bands = levels.flatMap((level, place) => band(level, chosen, 0.14 + 0.1 * place));
+  const bands = levels().reverse().flatMap((level, place) => band(level, chosen, 0.14 + 0.1 * place));
   const before = !$("before")?.checked ? [] : data.backtest.map((origin) => ({
     mode: "lines", name: "backtest forecast", x: origin.times, y: origin.values[chosen],
     line: { color: css("--ahead"), width: 1.2, dash: "dot" },
@@ -68,8 +68,55 @@ function drawForecast() {
     line: { color: css("--soft"), width: 1, dash: "dot" } };
   const from = data.past.at(-3 * data.ahead.length) ?? data.past[0]; // a phone begins with the last rows
   const xaxis = $("forecast").clientWidth < 520 ? { range: [from, data.ahead.at(-1)] } : {};
+  const unit = data.units[chosen];
   $("chosen").textContent = data.channels[chosen];
-  return Plotly.react("forecast", [past, ...before, ...bands, ahead], layout({ hovermode: "x unified", shapes: [now], xaxis }), config());
+  listSteps();
+  return Plotly.react("forecast", [past, ...before, ...bands, ahead], layout({ hovermode: "x unified", shapes: [now], xaxis, yaxis: unit ? { title: { text: plain(unit) } } : {} }), config());
+}
+
+// The steps of the chosen channel, and the rows of the download: time, then per channel the forecast, its lower and upper bounds.
+
+const levels = () => Object.keys(data.bounds).sort((one, other) => one - other);
+
+function columnsOf(index, name) {
+  const bound = (level, side) => [`${name}-${side ? "hi" : "lo"}-${level}`, data.bounds[level][side][index]];
+  const low = levels().reverse().map((level) => bound(level, 0)), high = levels().map((level) => bound(level, 1));
+  return [[name, data.forecast[index]], ...low, ...high];
+}
+
+function row(tag, texts, kinds = []) {
+  const line = document.createElement("tr");
+  line.append(...texts.map((text, place) => {
+    const cell = document.createElement(tag), inner = document.createElement("bdi");
+    inner.textContent = text;
+    cell.append(inner);
+    if (kinds[place]) cell.className = kinds[place];
+    return cell;
+  }));
+  return line;
+}
+
+function listSteps() {
+  if (!$("steps").open) return;
+  const columns = columnsOf(chosen, "forecast");
+  $("steps-head").replaceChildren(row("th", [data.indexName, ...columns.map(([name]) => name.replace("forecast-", "").replace("-", " ") + (name === "forecast" ? "" : " %"))]));
+  $("steps-body").replaceChildren(...data.stamps.map((time, step) => row("td", [time, ...columns.map(([, values]) => values[step] ?? "")])));
+}
+
+function csv() {
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  const columns = data.forecast.flatMap((_, index) => columnsOf(index, data.channels[index]));
+  const lines = data.stamps.map((time, step) => [time, ...columns.map(([, values]) => values[step] ?? "")].join(","));
+  return [[data.indexName, ...columns.map(([name]) => name)].map(quoted).join(","), ...lines, ""].join("\n");
+}
+
+function download() {
+  const link = document.createElement("a");
+  // The byte order mark tells spreadsheets that the text is UTF-8.
+  link.href = URL.createObjectURL(new Blob(["\ufeff", csv()], { type: "text/csv" }));
+  link.download = "forecast.csv";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 function spark(index) {
@@ -114,21 +161,22 @@ function choose(index) {
 // ---------------------------------------------------------------- who leads whom
 
 function pairsShown() {
-  const least = Number($("threshold").value), together = $("together").checked;
-  return data.pairs.filter(([, , steps, , strength]) => Math.abs(strength) >= least && (together || steps !== 0));
+  const least = Number($("threshold").value), strong = (pairs) => pairs.filter(([, , , , strength]) => Math.abs(strength) >= least);
+  const leads = strong(data.leads);
+  return [leads, $("together")?.checked ? strong(data.together).slice(0, Math.max(0, DRAWN - leads.length)) : []];
 }
 
 function drawGraph() {
-  const all = pairsShown(), pairs = all.slice(0, DRAWN);
-  const cut = all.length > DRAWN ? `, the strongest ${DRAWN} are drawn` : "";
-  $("level").textContent = `${Number($("threshold").value).toFixed(2)}: ${all.length} of ${data.pairsInAll} pairs${cut}`;
+  const [leads, together] = pairsShown(), pairs = [...leads.slice(0, DRAWN), ...together];
+  const cut = leads.length > DRAWN ? `, the strongest ${DRAWN} are drawn` : "";
+  $("level").textContent = `${Number($("threshold").value).toFixed(2)}: ${leads.length} of ${data.leadsInAll} leads${cut}`;
   const used = new Set(pairs.flatMap(([leader, follower]) => [leader, follower]));
   const nodes = data.channels.map((_, index) => index).filter((index) => data.channels.length <= NAMED || used.has(index));
   const width = Math.max(300, $("graph").clientWidth), narrow = width < 520;
   const spokes = nodes.length > 20; // too many for horizontal names: they point outwards
-  const most = narrow ? 9 : spokes ? 16 : 22, height = narrow ? width * 0.95 : Math.min(spokes ? 760 : 620, width * 0.8);
+  const most = narrow ? 9 : spokes ? 16 : 22, height = narrow ? width * (spokes ? 1.1 : 0.95) : Math.min(spokes ? 760 : Math.min(620, 230 + 40 * nodes.length), width * 0.8);
   const longest = Math.min(most, Math.max(0, ...nodes.map((index) => data.channels[index].length)));
-  const across = width / 2 - 7.5 * longest - 16, up = spokes ? height / 2 - 7 * longest - 12 : height / 2 - 26;
+  const across = width / 2 - 8 * longest - 16, up = spokes ? height / 2 - 8.5 * longest - 14 : height / 2 - 26;
   const [rx, ry] = narrow ? [across, Math.min(up, across * 1.2)] : [Math.min(across, up * 1.5), up];
   const place = new Map(nodes.map((index, number) => {
     const angle = (2 * Math.PI * number) / nodes.length - Math.PI / 2;
@@ -159,16 +207,8 @@ function drawGraph() {
     root.append(svg("g", used.has(index) ? {} : { class: "alone" }, svg("circle", { cx: x, cy: y, r: 4 }), label));
   }
   $("graph").replaceChildren(root);
-  $("pairs").replaceChildren(...pairs.slice(0, 40).map(([leader, follower, steps, time, strength]) => {
-    const row = document.createElement("tr");
-    for (const [place, text] of [data.channels[leader], data.channels[follower], steps ? time : "together", strength.toFixed(2)].entries()) {
-      const cell = document.createElement("td");
-      cell.textContent = text;
-      if (place < 2) cell.className = "text";
-      row.append(cell);
-    }
-    return row;
-  }));
+  $("leads-body").replaceChildren(...leads.slice(0, 40).map(([leader, follower, , time, strength]) =>
+    row("td", [data.channels[leader], data.channels[follower], time, strength.toFixed(2)], ["text", "text"])));
 }
 
 function beside(x, y, angle) {
@@ -191,19 +231,34 @@ function sentence(leader, follower, steps, time, strength) {
 // ---------------------------------------------------------------- maps and bars
 
 function drawMap(map, number) {
+  if (!map) return null; // without structure: the page says so
+  const place = $(`map-${number}`), wide = place.clientWidth;
   const names = map.channels.map((index) => data.channels[index]), places = names.map((_, index) => index);
-  const named = names.length <= TICKS;
-  const ticks = !named ? { showticklabels: false }
-    : { tickvals: places, ticktext: names.map((name) => plain(short(name, 14))), tickfont: { size: Math.min(12, Math.floor(230 / names.length)) } };
+  const most = wide < 420 ? 9 : 14, room = wide - 90 - 6.5 * Math.min(most, Math.max(...names.map((name) => name.length)));
+  const named = names.length <= TICKS && room / names.length >= CELL;
+  const ticks = !named ? { showticklabels: false, ticks: "" }
+    : { tickvals: places, ticktext: names.map((name) => plain(short(name, most))), tickfont: { size: 11 }, ticks: "" };
   const text = map.values.map((row, i) => row.map((_, j) => `${plain(names[i])} → ${plain(names[j])}`));
   const trace = { type: "heatmap", z: map.values, x: places, y: places, text, hovertemplate: "%{text}<br>%{z}<extra></extra>",
     colorscale: [[0, css("--low")], [0.5, css("--middle")], [1, css("--high")]], zmin: 0, zmax: Math.max(...map.values.flat().filter((value) => value !== null), 1e-9), xgap: named ? 1 : 0, ygap: named ? 1 : 0,
     colorbar: { thickness: 10, len: 0.9, outlinewidth: 0 } };
-  const size = { margin: { l: 40, r: 10, t: 4, b: 52 } };
-  if (named) $(`map-${number}`).style.height = `${Math.max(21, 10 + 0.75 * names.length)}rem`;
-  return Plotly.react(`map-${number}`, [trace], layout({ ...size, hovermode: "closest",
-    xaxis: { ...ticks, title: { text: "key channel" }, showgrid: false, tickangle: names.length > 8 || $(`map-${number}`).clientWidth < 420 ? -90 : 0 },
+  if (named) place.style.height = `${Math.max(21, 10 + 1.1 * names.length)}rem`;
+  const how = named ? "" : ", names on hover", upright = room / names.length > 7 * Math.min(most, Math.max(...names.map((name) => name.length)));
+  return Plotly.react(place, [trace], layout({ margin: { l: 40, r: 10, t: 4, b: 52 }, hovermode: "closest",
+    xaxis: { ...ticks, title: { text: `key channel${how}` }, showgrid: false, tickangle: upright ? 0 : -90 },
     yaxis: { ...ticks, title: { text: "query channel" }, showgrid: false, autorange: "reversed" } }), config());
+}
+
+function drawHours() {
+  const { hour, coverage } = data.hours, names = Object.keys(coverage).sort((one, other) => one - other);
+  const lines = names.map((level, place) => ({ mode: "lines+markers", name: `${level} %`, x: hour, y: coverage[level].map((value) => 100 * value),
+    line: { color: css(place ? "--lead" : "--ahead"), width: 1.8 }, marker: { size: 5 }, hovertemplate: "%{y:.1f} %" }));
+  const wanted = names.map((level, place) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: Number(level), y1: Number(level),
+    line: { color: css(place ? "--lead" : "--ahead"), width: 1, dash: "dot" } }));
+  const least = Math.min(...lines.flatMap((line) => line.y), ...names.map(Number));
+  return Plotly.react("hours", lines, layout({ hovermode: "x unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    margin: { l: 48, r: 12, t: 26, b: 40 }, shapes: wanted, xaxis: { title: { text: "hour of the day" }, dtick: $("hours").clientWidth < 520 ? 6 : 3 },
+    yaxis: { title: { text: "coverage, %" }, range: [Math.max(0, least - 8), 101] } }), config());
 }
 
 function drawAblation() {
@@ -224,7 +279,8 @@ function drawAblation() {
 
 function drawAll() {
   const drawn = [drawForecast(), ...data.maps.map(drawMap)];
-  if (data.pairs) drawGraph();
+  if ($("graph")) drawGraph();
+  if (data.hours) drawn.push(drawHours());
   if (data.sensor_ablation) drawn.push(drawAblation());
   return Promise.all(drawn);
 }
@@ -244,12 +300,15 @@ async function start() {
   $("search").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && $("cards").firstChild) choose(Number($("cards").firstChild.dataset.channel));
   });
+  $("steps").addEventListener("toggle", listSteps);
+  $("download").addEventListener("click", download);
+  $("download").hidden = false;
   $("before")?.addEventListener("change", drawForecast);
   for (const id of ["threshold", "together"]) $(id)?.addEventListener("input", drawGraph);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   matchMedia("print").addEventListener("change", drawAll);
   let waiting;
-  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => data.pairs && drawGraph(), 100); });
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => $("graph") && drawGraph(), 100); });
 
   await drawAll();
   document.documentElement.dataset.ready = "yes";
