@@ -135,7 +135,7 @@ def backtest(
     with tables.plain_warnings():
         tested = fitted.backtest(frame, windows=windows, step=step, level=levels, adaptive=adaptive, refit=refit)
     if out is not None:
-        tables.write_csv(tested.forecasts, out, index=False)
+        tables.write_csv(tables.round_forecasts(tested.forecasts, fitted), out, index=False)
     if as_json:
         tables.print_json({"windows": len(tested.origins), "scores": tables.json_rows(tested.scores, "channel")})
     elif out != STREAM:
@@ -167,7 +167,7 @@ def relations(
     pairs = found.pairs()
     ablation = fitted.sensor_ablation(frame).summary if sensor_ablation else None
     if out is not None:
-        tables.write_csv(pairs, out, index=False)
+        tables.write_csv(pairs.round(6), out, index=False)
     concentration = None if found.attention is None else vars(found.concentration())
     if as_json:
         ablated = {} if ablation is None else {"sensor_ablation": tables.json_rows(ablation, "sensor")}

@@ -5,6 +5,7 @@ Messages for people go to stderr, results to files or stdout; `-` is stdin or st
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,8 @@ from primecast.reporting.gather import gather
 from primecast.storage.atomic import refuse_os_errors, write_bytes_atomically
 
 LEVELS = (80.0, 95.0)
+BOUND = re.compile(r"-(lo|hi)-[\d.]+$")
+"""The end of the name of a bound's column."""
 SHOWN = 20
 """Rows of a table that are printed; files and JSON have all of them."""
 
@@ -167,7 +170,7 @@ def deliver(
         if out is None and report is None and plot is None and not as_json:
             out = STREAM
         if out is not None:
-            write_csv(predicted, out)
+            write_csv(round_forecasts(predicted, fitted), out)
         if report is not None and frame is not None:
             title = "stdin" if source == STREAM else Path(source).name
             render.write_report(gather(fitted, frame, title=title, level=levels, **arguments), report)
@@ -194,6 +197,27 @@ def _default_levels(fitted: Forecaster) -> list[float]:
 def facts(fitted: Forecaster) -> dict[str, Any]:
     """Return what JSON results say of the model."""
     return {name: fitted.facts_[name] for name in ("model", "scores", "coverage")}
+
+
+def round_forecasts(frame: DataFrame, fitted: Forecaster) -> DataFrame:
+    """Round forecasts and bounds to a millionth or so of the standard deviation of their channel: more says nothing.
+
+    frame: with a column per channel and bound, or with a row per channel, `unique_id`, whose truth stays as it is.
+    """
+    stds = zip(map(str, fitted.roles_.columns), fitted.scaler_.std.tolist(), strict=True)
+    decimals = {name: max(0, 5 - math.floor(math.log10(std))) for name, std in stds}
+    if "unique_id" not in frame.columns:
+        places = {name: decimals[BOUND.sub("", str(name))] for name in frame.columns}
+        return frame.round(places)
+    numbers = [name for name in frame.columns if name.startswith("primecast")]
+    return frame.assign(
+        **{
+            name: [
+                round(value, decimals[channel]) for channel, value in zip(frame["unique_id"], frame[name], strict=True)
+            ]
+            for name in numbers
+        }
+    )
 
 
 def write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
