@@ -299,6 +299,24 @@ def test_export_goes_through_the_forecaster(
     assert capsys.readouterr().out == f"{tmp_path / 'model.onnx'}\n"
 
 
+def test_members_are_compared_with_the_ensemble_and_the_seasonal_naive_forecast(
+    call: Any, csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, picture = tmp_path / "board.csv", tmp_path / "board.png"
+    assert call("compare", csv, *TINY, "--quality", "fast", "--out", out, "--plot", picture, "--state", tmp_path) == 0
+    shown = capsys.readouterr().out
+    assert "compared with the ensemble" in shown and "seasonal naive" in shown and "% (" in shown
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    board = pd.read_csv(out, index_col="forecast")
+    assert call("compare", csv, *TINY, "--quality", "fast", "--json", "--state", tmp_path) == 0  # trains nothing again
+    rows = pd.DataFrame(json.loads(capsys.readouterr().out)["rows"]).set_index("forecast")
+    assert list(rows.index) == list(board.index) and board.index[-2:].tolist() == ["ensemble", "seasonal naive"]
+    np.testing.assert_allclose(rows["test_mse"].astype(float), board["test_mse"], rtol=1e-5)
+    for name, row in board.drop("ensemble").iterrows():
+        assert row["mse_low"] < row["mse_change"] < row["mse_high"], name
+        assert row["mse_change"] == pytest.approx(row["test_mse"] / board["test_mse"]["ensemble"] - 1, abs=1e-4)
+
+
 # ---------------------------------------------------------------- what cannot be used
 
 

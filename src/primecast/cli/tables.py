@@ -130,8 +130,10 @@ def build(settings: Sequence[str] | None, **arguments: Any) -> Forecaster:
     return Forecaster(**given)
 
 
-def fit(forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: Path | None) -> Forecaster:
-    """Fit and save a Forecaster; print its scores."""
+def fit(
+    forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: Path | None, board: bool = True
+) -> Forecaster:
+    """Fit and save a Forecaster; print its scores. board: and the leaderboard of an ensemble."""
     with plain_warnings():
         fitted = forecaster.fit(frame, state=state)
     scores = fitted.facts_["scores"]
@@ -139,7 +141,7 @@ def fit(forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: P
         f"{scores['windows']} forecasts of held-out rows: MSE {scores['mse']:.4f}, MAE {scores['mae']:.4f}; "
         f"seasonal naive: {scores['naive_mse']:.4f}, {scores['naive_mae']:.4f} (standardized units)"
     )
-    if fitted.quality is not None:
+    if board and fitted.facts_.get("members"):
         say(repr(fitted.leaderboard()))
     if save is not None:
         fitted.save(save)
@@ -220,9 +222,14 @@ def round_forecasts(frame: DataFrame, fitted: Forecaster) -> DataFrame:
     )
 
 
-def write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
-    """Write a frame to a file or to stdout."""
-    text = frame.to_csv(index=index, index_label=str(frame.index.name or "time"), lineterminator="\n")
+def six_digits(frame: DataFrame) -> DataFrame:
+    """Round the numbers of a frame to six significant digits."""
+    return frame.map(lambda value: float(f"{value:.6g}") if isinstance(value, float) else value)
+
+
+def write_csv(frame: DataFrame, out: str, *, index: bool = True, name: str = "time") -> None:
+    """Write a frame to a file or to stdout. name: of an index that has none."""
+    text = frame.to_csv(index=index, index_label=str(frame.index.name or name), lineterminator="\n")
     if out == STREAM:
         if sys.stdout is None:
             raise InputError("cannot write to stdout: it is closed; give --out FILE")
@@ -265,3 +272,21 @@ def print_table(frame: DataFrame, *, title: str, name: str | None = None) -> Non
         typer.echo(shown.to_string(index=False, float_format="{:.4g}".format))
     if len(frame) > SHOWN:
         typer.echo(f"... {len(frame) - SHOWN} more; --out or --json have all")
+
+
+def print_comparison(board: DataFrame, *, windows: int) -> None:
+    """Print a leaderboard, with the differences from the row that all others are compared with in per cent."""
+    whole = board.index[-2]
+    shown = board[["weight", "val_mse", "test_mse", "test_mae", "seconds"]].map("{:.4g}".format).replace("nan", "")
+    shown["test MSE against it"] = [_in_percent(*row) for row in board[["mse_change", "mse_low", "mse_high"]].values]
+    shown[""] = board["verdict"].fillna("").tolist()
+    typer.echo(f"{windows} forecasts of held-out rows, standardized units; compared with the {whole}:")
+    typer.echo(shown.rename_axis("forecast").reset_index().to_string(index=False))
+    typer.echo("in brackets: 95 % intervals, a paired block bootstrap over the held-out windows")
+
+
+def _in_percent(change: float, low: float, high: float) -> str:
+    if math.isnan(change):
+        return ""
+    bounds = "too few windows" if math.isnan(low) else f"{100 * low:+.1f} to {100 * high:+.1f}"
+    return f"{100 * change:+.1f} % ({bounds})"
