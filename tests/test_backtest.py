@@ -225,7 +225,7 @@ def test_mase_is_scaled_by_the_training_rows(fitted: Forecaster) -> None:
     trained = df.iloc[: int(0.7 * 499)].to_numpy()
     scale = np.abs(trained[season:] - trained[:-season]).mean(axis=0)
     scores = fitted.backtest(windows=2).scores
-    np.testing.assert_allclose(scores["mae"].iloc[:3] / scale, scores["mase"].iloc[:3], rtol=1e-9)
+    np.testing.assert_allclose(scores["mae"].iloc[1:] / scale, scores["mase"].iloc[1:], rtol=1e-9)
 
 
 def test_a_season_longer_than_the_look_back_is_found_in_the_rows_before() -> None:
@@ -278,9 +278,9 @@ def test_a_constant_that_begins_to_move_is_forecast_with_an_interval() -> None:
 def test_a_channel_called_overall_keeps_its_scores() -> None:
     df = waves(499).rename(columns={"lead": "overall"})
     scores = Forecaster(**{**SMALL, "epochs": 1}).fit(df).backtest(windows=2, level=[80]).scores
-    assert list(scores.index) == ["overall", "follow", "noise", "overall"]
-    assert scores["mae"].iloc[0] < 2 < scores["mae"].iloc[1] and scores["mae"].iloc[3] == pytest.approx(
-        scores["mae"].iloc[:3].mean()
+    assert list(scores.index) == ["overall", "overall", "follow", "noise"]
+    assert scores["mae"].iloc[1] < 2 < scores["mae"].iloc[2] and scores["mae"].iloc[0] == pytest.approx(
+        scores["mae"].iloc[1:].mean()
     )
 
 

@@ -15,9 +15,12 @@ import pytest
 import primecast
 from primecast.cli.app import main
 from primecast.data.catalog import CATALOG
+from primecast.data.nyc import nyc_weather
+from primecast.data.windows import split
 from primecast.experiments.spec import Spec
 from primecast.experiments.studies import STUDIES
 from primecast.experiments.sweep import Interrupted
+from primecast.frames.validate import dataset_from_frame
 from primecast.models import ATTENTIONS, CONTROLS, MODELS
 from primecast.nn.losses import LOSSES
 from primecast.nn.mechanisms import MECHANISMS
@@ -48,6 +51,31 @@ def test_run_prints_one_line_of_json(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert out.count("\n") == 1
     assert row["dataset"] == "nyc-weather" and row["attention"] == "prime-table"
     assert row["horizon"] == CATALOG["nyc-weather"].horizons[0]
+
+
+def test_run_takes_a_table_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = nyc_weather()[["EWR temp", "JFK temp"]].ffill().iloc[:997]
+    table.to_csv(tmp_path / "my.csv")
+    arguments = ["--data", str(tmp_path / "my.csv"), "--horizon", "5", "--lookback", "13"]
+    assert call(monkeypatch, "run", *arguments, *QUICK, "--json") == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["dataset"] == str(tmp_path / "my.csv") and row["horizon"] == 5
+    parts = split(dataset_from_frame(table), lookback=13, horizon=5)
+    assert row["windows"] == len(parts.test) and len(row["channel_mse"]) == 2
+    for refused in (["run"], ["run", "nyc-weather", "--data", "my.csv"]):
+        assert call(monkeypatch, *refused) == 2
+        assert "give the name of a data set, see `primecast list`, or --data FILE" in capsys.readouterr().err
+
+
+def test_a_plan_without_measured_runs_does_not_guess(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folders = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "results")]
+    assert call(monkeypatch, "study", "kv", "--plan", *folders) == 0
+    said = capsys.readouterr().out
+    assert "how long they take is not known" in said and "core-hours" not in said
 
 
 def test_run_prints_a_sentence_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,8 @@ from torch.testing import assert_close
 from primecast.data.windows import calendar_features
 from primecast.errors import InputError
 from primecast.forecasting.export import export_onnx, export_program, exportable
-from primecast.forecasting.forecaster import Forecaster, NotFittedError
+from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.state import NotFittedError
 from primecast.models import MODELS, create_model
 
 L, S, N, M = 19, 7, 5, 3

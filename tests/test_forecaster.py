@@ -16,9 +16,10 @@ from primecast.errors import InputError
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.designs import resolve
 from primecast.forecasting.fitting import masked_loss
-from primecast.forecasting.forecaster import Forecaster, NotFittedError
+from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.intervals import Calibration, ErrorDistribution
 from primecast.forecasting.memory import needed_bytes
+from primecast.forecasting.state import NotFittedError
 from primecast.frames.future_covariates import UnknownFutureWarning
 from primecast.frames.layouts import lengthen
 from primecast.frames.validate import ConstantChannelWarning, dataset_from_frame
@@ -483,7 +484,7 @@ def test_newer_rows_of_another_step_zone_or_set_of_channels_are_refused(fitted: 
         fitted.predict(waves(freq="D"))
     with pytest.raises(InputError, match="fitted on rows of 'h', the frame has rows of 'h' in UTC"):
         fitted.predict(waves(tz="UTC"))
-    with pytest.raises(InputError, match="fitted on channels lead, follow, noise, the frame has lead, follow, more"):
+    with pytest.raises(InputError, match="other channels than that of fit: missing: noise; new: more"):
         fitted.predict(waves().rename(columns={"noise": "more"}))
     pd.testing.assert_frame_equal(fitted.predict(waves()[["noise", "lead", "follow"]]), fitted.predict())
 
@@ -550,7 +551,7 @@ def test_the_past_of_a_covariate_is_looked_at_and_not_forecast() -> None:
     assert with_past.scores_.channel_mse.shape == (1,)
     assert with_past.scores_.mse == pytest.approx(with_past.scores_.channel_mse[0])
     assert with_past.scores_.mse < 0.3 * alone.scores_.mse
-    assert with_past.backtest(windows=2).scores.index.tolist() == ["flow", "overall"]
+    assert with_past.backtest(windows=2).scores.index.tolist() == ["overall", "flow"]
     assert with_past.relations().lead.loc["valve", "flow"] == 3
     assert with_past.sensor_ablation().growth["valve"]["flow"] > 0.5
 
@@ -710,3 +711,14 @@ def test_a_training_that_does_not_fit_into_memory_is_refused_before_it_starts(mo
     small = Arguments(**resolve(Forecaster(horizon=24, model="itransformer").get_params()))
     for channels, gigabytes in ((700, 4.3), (5000, 213)):  # 32 windows; a step of 4 with 700 was measured: 0.73 GB
         assert needed_bytes(small, channels=channels, n_time_features=4) == pytest.approx(gigabytes * 1e9, rel=0.05)
+
+
+def test_scores_are_three_lines_and_a_notebook_shows_a_table(fitted: Forecaster) -> None:
+    lines = str(fitted.scores_).splitlines()
+    assert len(lines) == 3
+    assert lines[0] == f"Scores of {fitted.scores_.windows} windows, {fitted.horizon} steps, 3 channels"
+    assert lines[1].startswith(f"MSE {fitted.scores_.mse:.4g}: ") and lines[2].startswith("MAE ")
+    html = fitted._repr_html_()
+    assert "lead, follow, noise" in html and f"{fitted.naive_scores_.mse:.4g}" in html
+    assert "no: call fit(df)" in Forecaster(horizon=3)._repr_html_()
+    assert "&lt;b&gt;" in Forecaster(horizon=3, past=["<b>"])._repr_html_()

@@ -60,7 +60,7 @@ def sample(channels: int = 5, *, first: str = HOSTILE) -> ReportData:
         frame=frame,
         forecast=forecast,
         bounds={80: (forecast - 1, forecast + 3), 95: (forecast - 2, forecast + 7)},
-        scores=pd.DataFrame({**scores, "width-80": 2.0}, index=pd.Index([*names, "overall"], dtype=object)),
+        scores=pd.DataFrame({**scores, "width-80": 2.0}, index=pd.Index(["overall", *names], dtype=object)),
         earlier=earlier(frame, cutoff=ROWS - HORIZON - 1),
         pairs=pairs,
         maps=[
@@ -422,7 +422,7 @@ def test_past_and_forecast_are_drawn_by_one_clock() -> None:
 def test_a_channel_called_overall_has_a_line_of_its_own() -> None:
     data = sample(3, first="overall")
     assert data.scores is not None
-    data.scores["mae"] = [11.0, 1.0, 2.0, 4.0]
+    data.scores["mae"] = [4.0, 11.0, 1.0, 2.0]
     page = report_html(data).split('<section id="trust">')[1]
     lines = re.findall(r"<tr[^>]*>(?:(?!</tr>).)*>overall<.*?</tr>", page)
     assert ["11.00" in line for line in lines[:2]] == [False, True] and 'class="total"' in lines[0]
@@ -450,7 +450,7 @@ def test_gather_holds_what_the_forecaster_says(fitted: tuple[Forecaster, pd.Data
     pd.testing.assert_frame_equal(data.forecast, said[list(frame.columns)])
     np.testing.assert_array_equal(data.bounds[80][0]["c2"], said["c2-lo-80"])
     np.testing.assert_array_equal(data.bounds[80][1]["c5"], said["c5-hi-80"])
-    assert data.scores is not None and list(data.scores.index) == ["c0", "c2", "c5", "overall"]
+    assert data.scores is not None and list(data.scores.index) == ["overall", "c0", "c2", "c5"]
     assert data.earlier is not None and data.earlier["cutoff"].nunique() == 3
     assert [one.title for one in data.maps] == ["Attention", "Primer"]
     assert all("Concentration index 0." in one.concentration for one in data.maps)

@@ -24,7 +24,7 @@ Missing = Annotated[str, option("Policy for missing values: error, interpolate, 
 Horizon = Annotated[int, option("Steps to forecast.", MODEL)]
 Lookback = Annotated[int | None, option("Past steps the model sees; by default 336, less with few rows.", MODEL)]
 Quality = Annotated[
-    str | None, option("fast, good or best: an ensemble of 1, 4 or 7 models. Default: one model.", MODEL)
+    str | None, option("fast, good or best ensemble. Default: good; one model, if --set names it.", MODEL)
 ]
 TimeLimit = Annotated[float | None, option("Seconds after which no further model of --quality is begun.", MODEL)]
 ForecasterSettings = Annotated[

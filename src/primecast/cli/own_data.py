@@ -2,6 +2,7 @@
 
     primecast forecast data.csv --horizon 96 --out forecast.csv --report report.html     train and forecast at once
     primecast train data.csv --horizon 96 --save model      then, in any process, use the saved model:
+    primecast compare data.csv --horizon 96      the models of the ensemble side by side
     primecast predict model new.csv        backtest model data.csv        relations model data.csv        export model
 
 Here are their options; `tables`, which is imported only once the names of files are checked, has what they do.
@@ -81,6 +82,42 @@ def train(
         tables.print_json({"data": found, **tables.facts(fitted), "saved": str(save)})
 
 
+def compare(
+    data: options.Data,
+    horizon: options.Horizon,
+    lookback: options.Lookback = None,
+    quality: options.Quality = None,
+    time_limit: options.TimeLimit = None,
+    missing: options.Missing = "error",
+    time: options.Time = None,
+    dayfirst: options.Dayfirst = None,
+    settings: options.ForecasterSettings = None,
+    out: options.Out = None,
+    plot: Annotated[Path | None, option("Picture of the test errors to write: .png, .svg or .pdf.", OUTPUT)] = None,
+    state: options.State = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Train an ensemble on a table and compare its members, itself and the seasonal naive forecast on held-out rows."""
+    check_source(data)
+    check_targets(out=out, plot=plot, force=force)
+    from primecast.cli import tables
+
+    sizes = {"horizon": horizon, "lookback": lookback}
+    fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
+    frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
+    fitted = tables.fit(fresh, frame, save=None, state=state, board=False)
+    board = fitted.leaderboard()
+    if out is not None:
+        tables.write_csv(tables.six_digits(board.frame), out, name="forecast")
+    if plot is not None:
+        tables.write_picture([board.plot()], plot)
+    if as_json:
+        tables.print_json({"data": found, **tables.facts(fitted), "rows": tables.json_rows(board.frame, "forecast")})
+    elif out != STREAM:
+        tables.print_comparison(board.frame, windows=fitted.facts_["scores"]["windows"])
+
+
 def predict(
     model: options.SavedModel,
     data: Annotated[str | None, typer.Argument(help="Newer rows of the same channels; - is stdin.")] = None,
@@ -135,7 +172,7 @@ def backtest(
     with tables.plain_warnings():
         tested = fitted.backtest(frame, windows=windows, step=step, level=levels, adaptive=adaptive, refit=refit)
     if out is not None:
-        tables.write_csv(tested.forecasts, out, index=False)
+        tables.write_csv(tables.round_forecasts(tested.forecasts, fitted), out, index=False)
     if as_json:
         tables.print_json({"windows": len(tested.origins), "scores": tables.json_rows(tested.scores, "channel")})
     elif out != STREAM:
@@ -167,7 +204,7 @@ def relations(
     pairs = found.pairs()
     ablation = fitted.sensor_ablation(frame).summary if sensor_ablation else None
     if out is not None:
-        tables.write_csv(pairs, out, index=False)
+        tables.write_csv(pairs.round(6), out, index=False)
     concentration = None if found.attention is None else vars(found.concentration())
     if as_json:
         ablated = {} if ablation is None else {"sensor_ablation": tables.json_rows(ablation, "sensor")}
@@ -198,5 +235,5 @@ def export(
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    command.__name__: command for command in (forecast, train, predict, backtest, relations, export)
+    command.__name__: command for command in (forecast, train, compare, predict, backtest, relations, export)
 }

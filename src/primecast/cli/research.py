@@ -9,12 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from primecast.cli.options import ACTIONS, DATA, MACHINE, MODEL, OUTPUT, Json, State, option
+from primecast.cli.targets import check_source
+from primecast.errors import InputError
 
 DataDir = Annotated[Path | None, option("Folder of the data files. Default: PRIMECAST_DATA.", DATA)]
 
 
 def run(
-    dataset: Annotated[str, typer.Argument(help="Name of a data set, see `primecast list`.")],
+    dataset: Annotated[str | None, typer.Argument(help="Name of a data set, see `primecast list`.")] = None,
+    data: Annotated[
+        str | None, option("Instead of a data set: a table of your own, a CSV or Parquet file.", DATA)
+    ] = None,
     model: Annotated[str, option("Name of a model, see `primecast list`.", MODEL)] = "itransformer",
     attention: Annotated[
         str | None,
@@ -31,7 +36,10 @@ def run(
     state: State = None,
     as_json: Json = False,
 ) -> None:
-    """Train one model on one benchmark data set and print its test score."""
+    """Train one model on one benchmark data set, or on a table of your own, and print its test score."""
+    if (dataset is None) == (data is None):
+        raise InputError("give the name of a data set, see `primecast list`, or --data FILE")
+    check_source(data)
     from primecast.data.catalog import CATALOG
     from primecast.experiments.run import run as run_spec
     from primecast.experiments.spec import Spec, parse_setting
@@ -40,7 +48,7 @@ def run(
     if horizon is None:
         horizon = CATALOG[dataset].horizons[0] if dataset in CATALOG else 96
     spec = Spec(
-        dataset=dataset,
+        dataset=str(dataset or data),
         model=model,
         attention=attention,
         horizon=horizon,

@@ -5,6 +5,7 @@ Messages for people go to stderr, results to files or stdout; `-` is stdin or st
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,8 @@ from primecast.reporting.gather import gather
 from primecast.storage.atomic import refuse_os_errors, write_bytes_atomically
 
 LEVELS = (80.0, 95.0)
+BOUND = re.compile(r"-(lo|hi)-[\d.]+$")
+"""The end of the name of a bound's column."""
 SHOWN = 20
 """Rows of a table that are printed; files and JSON have all of them."""
 
@@ -127,8 +130,10 @@ def build(settings: Sequence[str] | None, **arguments: Any) -> Forecaster:
     return Forecaster(**given)
 
 
-def fit(forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: Path | None) -> Forecaster:
-    """Fit and save a Forecaster; print its scores."""
+def fit(
+    forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: Path | None, board: bool = True
+) -> Forecaster:
+    """Fit and save a Forecaster; print its scores. board: and the leaderboard of an ensemble."""
     with plain_warnings():
         fitted = forecaster.fit(frame, state=state)
     scores = fitted.facts_["scores"]
@@ -136,7 +141,7 @@ def fit(forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: P
         f"{scores['windows']} forecasts of held-out rows: MSE {scores['mse']:.4f}, MAE {scores['mae']:.4f}; "
         f"seasonal naive: {scores['naive_mse']:.4f}, {scores['naive_mae']:.4f} (standardized units)"
     )
-    if fitted.quality is not None:
+    if board and fitted.facts_.get("members"):
         say(repr(fitted.leaderboard()))
     if save is not None:
         fitted.save(save)
@@ -167,7 +172,7 @@ def deliver(
         if out is None and report is None and plot is None and not as_json:
             out = STREAM
         if out is not None:
-            write_csv(predicted, out)
+            write_csv(round_forecasts(predicted, fitted), out)
         if report is not None and frame is not None:
             title = "stdin" if source == STREAM else Path(source).name
             render.write_report(gather(fitted, frame, title=title, level=levels, **arguments), report)
@@ -196,9 +201,35 @@ def facts(fitted: Forecaster) -> dict[str, Any]:
     return {name: fitted.facts_[name] for name in ("model", "scores", "coverage")}
 
 
-def write_csv(frame: DataFrame, out: str, *, index: bool = True) -> None:
-    """Write a frame to a file or to stdout."""
-    text = frame.to_csv(index=index, index_label=str(frame.index.name or "time"), lineterminator="\n")
+def round_forecasts(frame: DataFrame, fitted: Forecaster) -> DataFrame:
+    """Round forecasts and bounds to a millionth or so of the standard deviation of their channel: more says nothing.
+
+    frame: with a column per channel and bound, or with a row per channel, `unique_id`, whose truth stays as it is.
+    """
+    stds = zip(map(str, fitted.roles_.columns), fitted.scaler_.std.tolist(), strict=True)
+    decimals = {name: max(0, 5 - math.floor(math.log10(std))) for name, std in stds}
+    if "unique_id" not in frame.columns:
+        places = {name: decimals[BOUND.sub("", str(name))] for name in frame.columns}
+        return frame.round(places)
+    numbers = [name for name in frame.columns if name.startswith("primecast")]
+    return frame.assign(
+        **{
+            name: [
+                round(value, decimals[channel]) for channel, value in zip(frame["unique_id"], frame[name], strict=True)
+            ]
+            for name in numbers
+        }
+    )
+
+
+def six_digits(frame: DataFrame) -> DataFrame:
+    """Round the numbers of a frame to six significant digits."""
+    return frame.map(lambda value: float(f"{value:.6g}") if isinstance(value, float) else value)
+
+
+def write_csv(frame: DataFrame, out: str, *, index: bool = True, name: str = "time") -> None:
+    """Write a frame to a file or to stdout. name: of an index that has none."""
+    text = frame.to_csv(index=index, index_label=str(frame.index.name or name), lineterminator="\n")
     if out == STREAM:
         if sys.stdout is None:
             raise InputError("cannot write to stdout: it is closed; give --out FILE")
@@ -241,3 +272,21 @@ def print_table(frame: DataFrame, *, title: str, name: str | None = None) -> Non
         typer.echo(shown.to_string(index=False, float_format="{:.4g}".format))
     if len(frame) > SHOWN:
         typer.echo(f"... {len(frame) - SHOWN} more; --out or --json have all")
+
+
+def print_comparison(board: DataFrame, *, windows: int) -> None:
+    """Print a leaderboard, with the differences from the row that all others are compared with in per cent."""
+    whole = board.index[-2]
+    shown = board[["weight", "val_mse", "test_mse", "test_mae", "seconds"]].map("{:.4g}".format).replace("nan", "")
+    shown["test MSE against it"] = [_in_percent(*row) for row in board[["mse_change", "mse_low", "mse_high"]].values]
+    shown[""] = board["verdict"].fillna("").tolist()
+    typer.echo(f"{windows} forecasts of held-out rows, standardized units; compared with the {whole}:")
+    typer.echo(shown.rename_axis("forecast").reset_index().to_string(index=False))
+    typer.echo("in brackets: 95 % intervals, a paired block bootstrap over the held-out windows")
+
+
+def _in_percent(change: float, low: float, high: float) -> str:
+    if math.isnan(change):
+        return ""
+    bounds = "too few windows" if math.isnan(low) else f"{100 * low:+.1f} to {100 * high:+.1f}"
+    return f"{100 * change:+.1f} % ({bounds})"

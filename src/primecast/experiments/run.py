@@ -1,6 +1,6 @@
-"""One cell of a benchmark, from the name of a data set to its test score.
+"""One cell of a benchmark, from the name of a data set, or a table of one's own, to its test score.
 
-    spec ─> load_dataset ─> split ─> create_model ─> fit ─> evaluate ─> row
+    spec ─> load ─> split ─> create_model ─> fit ─> evaluate ─> row
 
 The test windows are used once, at the end. `sweep.run_all` runs many specs into a store.
 """
@@ -23,9 +23,8 @@ import torch
 from torch import nn
 
 from primecast.analysis.probes import PROBES
-from primecast.data.catalog import load_dataset
 from primecast.data.windows import Dataset, Splits, split
-from primecast.experiments.spec import ROLLING, Spec, identity, key_of, resolve
+from primecast.experiments.spec import ROLLING, Spec, identity, key_of, load, resolve
 from primecast.experiments.store import Row
 from primecast.models import MODELS, create_model
 from primecast.nn.losses import create_loss
@@ -50,7 +49,7 @@ def run(
     root:     folder of the data files, see `load_dataset`. state, progress: see `fit`.
     """
     resolved = resolve(spec)
-    dataset = load_dataset(spec.dataset, root)
+    dataset = load(spec.dataset, root)
     splits = split(dataset, lookback=spec.lookback, horizon=resolved.train_horizon)
     sizes = {"lookback": spec.lookback, "horizon": resolved.train_horizon, "channels": splits.train.channels}
     if "n_time_features" in signature(MODELS[spec.model].build).parameters:

@@ -17,7 +17,10 @@ from typing import Any
 
 from primecast.analysis.probes import PROBES
 from primecast.data.catalog import CATALOG, load_dataset
+from primecast.data.windows import Dataset
 from primecast.errors import InputError, check_known, unknown
+from primecast.frames.read import read_table
+from primecast.frames.validate import dataset_from_frame
 from primecast.models import MODELS, attention_options, default_attention
 from primecast.models.presets import loss_options as published_loss_options
 from primecast.models.presets import published
@@ -33,6 +36,8 @@ SIZES = frozenset({"lookback", "horizon", "channels", "n_time_features"})
 PRIMER_SIZES = frozenset({"length", "d_model", "n_heads", "tokens"})
 """Arguments of a primer that follow from its model."""
 PRIMER_ARGUMENTS = tuple(sorted(set(signature(Primer).parameters) - PRIMER_SIZES))
+SETTINGS_OF_TABLES = "wth"
+"""The data set whose published settings a table of one's own gets: hourly, 12 channels of different kinds."""
 ROLLING = ("timer_xl",)
 """Models that forecast any horizon by rolling, and so can be scored at another horizon than they are trained at."""
 
@@ -53,6 +58,7 @@ FIT_DEFAULTS |= {"lr_factors": {}, "train_horizon": None}
 class Spec:
     """What to run. `settings` replaces what the preset says: "lr", "d_model", "primer.hidden", "loss", "loss.delta".
 
+    dataset:   a name in CATALOG, or the path of a table, which is read and split as by `Forecaster.fit`.
     preset:    a name in PRESETS. They are those of the paper's backbone, iTransformer; of a model that has settings of
                its own (see ModelEntry) only the preset's loss is used.
     attention: standard, prime-table, prime, MECHANISM or MECHANISM+prime; None is the default of the model.
@@ -122,7 +128,9 @@ class ResolvedSpec:
 
 def resolve(spec: Spec) -> ResolvedSpec:
     """Resolve a spec, before anything long starts; an unknown name is refused here."""
-    check_known("data set", spec.dataset, CATALOG)
+    own = is_table(spec.dataset)
+    if not own:
+        check_known("data set", spec.dataset, CATALOG)
     check_known("model", spec.model, MODELS)
     for probe in spec.probes:
         check_known("probe", probe, PROBES)
@@ -135,7 +143,7 @@ def resolve(spec: Spec) -> ResolvedSpec:
             "rolling head, without probes, can be scored at another horizon than it is trained at"
         )
     accepted = signature(MODELS[spec.model].build).parameters.keys() - SIZES
-    chosen = published(spec.model, spec.dataset, train_horizon, spec.preset)
+    chosen = published(spec.model, SETTINGS_OF_TABLES if own else spec.dataset, train_horizon, spec.preset)
     training = dict(chosen.training)
     model: dict[str, Any] = {name: value for name, value in chosen.model.items() if name in accepted}
     model |= attention_options(spec.model, attention)
@@ -272,13 +280,24 @@ def _canonical(value: Any) -> Any:
 
 def fingerprint(dataset: str, root: Path | str | None = None) -> str:
     """Return the fingerprint of a data set's values and dates, see Dataset; it is read once per process."""
-    check_known("data set", dataset, CATALOG)
+    if not is_table(dataset):
+        check_known("data set", dataset, CATALOG)
     return _fingerprint(dataset, None if root is None else str(root), os.environ.get("PRIMECAST_DATA"))
 
 
 @cache
 def _fingerprint(dataset: str, root: str | None, variable: str | None) -> str:
-    return load_dataset(dataset, root).fingerprint
+    return load(dataset, root).fingerprint
+
+
+def is_table(dataset: str) -> bool:
+    """Return whether this is the path of a table, not the name of a data set."""
+    return dataset not in CATALOG and Path(dataset).suffix != ""
+
+
+def load(dataset: str, root: Path | str | None = None) -> Dataset:
+    """Return the data set of this name, see `load_dataset`, or the table of this path."""
+    return dataset_from_frame(read_table(dataset), name=dataset) if is_table(dataset) else load_dataset(dataset, root)
 
 
 def has_data(dataset: str, root: Path | str | None) -> bool:

@@ -4,7 +4,7 @@
     MASE        MAE / (mean |y(t) - y(t - season)| over the training rows): below 1 it beats repeating the last season
     coverage, width   of each interval: the fraction of truths inside it, and its mean width
 
-Everything is per channel and, in the last row, "overall", over all cells. Overall RMSE, MAE and width are meaningful
+Everything is per channel and, in the first row, "overall", over all cells. Overall RMSE, MAE and width are meaningful
 only if the channels share a unit; MASE and coverage have none. Truths that were missing in the data are not counted.
 
 Letters: w origins, h steps, n channels.
@@ -34,7 +34,7 @@ OVERALL = "overall"
 class Backtest:
     """forecasts: a row per origin (`cutoff`, the last row before it), time and channel, as neuralforecast lays it out.
 
-    scores: a row per channel, and "overall" last; columns rmse, mae, mase, naive_rmse, naive_mae, coverage-80, width-80
+    scores: "overall", then a row per channel; columns rmse, mae, mase, naive_rmse, naive_mae, coverage-80, width-80
             and so on. The naive scores are of the origins that have a season of rows before them.
     """
 
@@ -172,10 +172,10 @@ def tabulate(
 
     scores = [
         _scores_of(place, truth, forecast - truth, naive - truth, naive_mae, bounds)
-        for place in [*(slice(channel, channel + 1) for channel in range(width)), slice(None)]
+        for place in [slice(None), *(slice(channel, channel + 1) for channel in range(width))]
     ]
     # A list, not a mapping: a channel may be called "overall", too.
-    return Backtest(forecasts=pd.DataFrame(columns), scores=pd.DataFrame(scores, index=[*channels, OVERALL]))
+    return Backtest(forecasts=pd.DataFrame(columns), scores=pd.DataFrame(scores, index=[OVERALL, *channels]))
 
 
 def _scores_of(

@@ -25,8 +25,10 @@ from primecast.data.windows import Ranges, Ratio, Scaler, is_subhourly, row_rang
 from primecast.errors import InputError, TrainingError, format_list
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.bounds import AtLeast, find_nonnegative
+from primecast.forecasting.comparison import compare_all
 from primecast.forecasting.ensemble import Ensemble, build_forecast_model, build_member, error_products, greedy_weights
 from primecast.forecasting.intervals import thinned
+from primecast.forecasting.leaderboard import SEASONAL_NAIVE
 from primecast.forecasting.memory import MemoryNeededError, check_memory
 from primecast.forecasting.model_card import collect_facts
 from primecast.forecasting.prediction import forecast_held_out
@@ -74,9 +76,9 @@ def fit_state(
     fitted = _train_members(arguments, train, val, checkpoints)
     board = [member.facts for member in fitted]
     if arguments.quality:
-        fitted, model = _average(arguments, fitted, val, test)
+        fitted, model, scored = _average(arguments, fitted, val, test)
     else:
-        model = fitted[0].model
+        model, scored = fitted[0].model, {}
     nonnegative = find_nonnegative(table.truth[: ranges.train.stop, : builder.targets], arguments.bounds)
     bounded = AtLeast.zero(model, scaler, nonnegative)
     naive = SeasonalNaiveWindows(test, values.scaled(scaler), season=season)
@@ -87,6 +89,10 @@ def fit_state(
         naive_scores=_score(SeasonalNaive(lookback=naive.lookback, horizon=horizon, season=naive.lookback), naive),
     )
     state = _calibrate(arguments, model, builder, record, ranges, layout=layout, columns=columns, season=season)
+    compared = compare_all(
+        {**scored, SEASONAL_NAIVE: record.naive_scores}, record.scores, lookback=lookback, horizon=horizon
+    )
+    state = replace(state, facts={**state.facts, "comparison": compared})
     if arguments.quality:
         members = tuple(member.arguments for member in fitted)
         state = replace(state, facts={**state.facts, "members": board}, members=members)
@@ -235,21 +241,22 @@ def _train_members(
 
 def _average(
     arguments: Arguments, fitted: list[FittedMember], val: RoleWindows, test: RoleWindows
-) -> tuple[list[FittedMember], nn.Module]:
-    """Return the members that have a weight, which the validation windows choose, and their ensemble."""
+) -> tuple[list[FittedMember], nn.Module, dict[str, Scores]]:
+    """Return the members that have a weight, which the validation windows choose, their ensemble, all test scores."""
     sample = val.only(thinned(len(val), cells=1, most=WEIGHTING_WINDOWS))
     truth = sample.batch(torch.arange(len(sample))).y[..., : val.targets]
     batch_size = arguments.batch_size
     forecasts = [predict(member.model, sample, batch_size=batch_size)[..., : val.targets] for member in fitted]
+    scored = {member.facts["name"]: _score(member.model, test, batch_size=batch_size) for member in fitted}
     apart = max(1.0, len(val) / arguments.horizon)
     weights = greedy_weights(error_products(forecasts, truth), windows=apart).tolist()
     for member, weight in zip(fitted, weights, strict=True):
-        scores = _score(member.model, test, batch_size=batch_size)
+        scores = scored[member.facts["name"]]
         member.facts.update(weight=weight, test_mse=scores.mse, test_mae=scores.mae)
     kept = [member for member in fitted if member.facts["weight"] > 0]
     model = Ensemble([member.model for member in kept])
     model.weights.copy_(torch.tensor([member.facts["weight"] for member in kept]))
-    return kept, model.eval()
+    return kept, model.eval(), scored
 
 
 def _say(arguments: Arguments, line: str) -> None:

@@ -32,18 +32,15 @@ from primecast.forecasting.fitting import fit_state
 from primecast.forecasting.hub import pull, push
 from primecast.forecasting.intervals import check_levels
 from primecast.forecasting.leaderboard import Leaderboard, leaderboard
+from primecast.forecasting.model_card import summarize
 from primecast.forecasting.persistence import load_state, save_state
 from primecast.forecasting.prediction import predict_table, read_later, update_state
-from primecast.forecasting.state import FittedState, TrainingRecord
+from primecast.forecasting.state import FittedState, NotFittedError
 from primecast.frames.read import open_table
 from primecast.frames.roles import Roles
 from primecast.frames.validate import CheckedFrame
 from primecast.schema import COUNT, check
 from primecast.training.loop import History, Scores
-
-
-class NotFittedError(ValueError, AttributeError):
-    """A method or attribute of a fitted Forecaster was used before `fit`."""
 
 
 class Forecaster:
@@ -303,31 +300,22 @@ class Forecaster:
     @property
     def scores_(self) -> Scores:
         """Scores of the test rows, in scaled units; not saved."""
-        return self._record().scores
+        return self._fitted().record.scores
 
     @property
     def naive_scores_(self) -> Scores:
         """Scores of the seasonal naive forecast of the test rows; not saved."""
-        return self._record().naive_scores
+        return self._fitted().record.naive_scores
 
     @property
     def history_(self) -> History:
         """The epochs of the training, of an ensemble those of its member of the largest weight; not saved."""
-        return self._record().history
+        return self._fitted().record.history
 
     @property
     def data_(self) -> CheckedFrame:
         """All rows of `fit`; not saved."""
-        return self._record().data
-
-    def _record(self) -> TrainingRecord:
-        record = self._fitted().training
-        if record is None:
-            raise NotFittedError(
-                "a saved Forecaster does not carry the rows it was fitted on, nor its training scores: give the rows "
-                "as `data`, or see facts_ for the scores"
-            )
-        return record
+        return self._fitted().record.data
 
     def _fitted(self, remedy: str = "call fit(df) or load(path) first") -> FittedState:
         """Return the fitted state, if the arguments are still those of `fit`."""
@@ -362,6 +350,9 @@ class Forecaster:
         defaults = {name: one.default for name, one in signature(type(self)).parameters.items()}
         given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value != defaults[name])
         return f"Forecaster({given})"
+
+    def _repr_html_(self) -> str:
+        return summarize(repr(self), self.facts_ if self.__sklearn_is_fitted__() else {})
 
     def __sklearn_is_fitted__(self) -> bool:
         return "state_" in vars(self)

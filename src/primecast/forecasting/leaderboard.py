@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from primecast.forecasting.comparison import COMPARED
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS = ["weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"]
+COLUMNS = ["weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds", *COMPARED]
+SEASONAL_NAIVE = "seasonal naive"
 
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
     """frame: a row per member, then "ensemble" (or "model", if there is only one), then "seasonal naive".
 
-    Errors are in scaled units; val_: of the rows that chose the weights. seconds: of the training.
+    Errors are in scaled units; val_: of the rows that chose the weights. seconds: of the training. mse_change: how much
+    the test MSE exceeds that of the ensemble, 0.1 is 10 %, with its 95 % interval from mse_low to mse_high: a paired
+    block bootstrap over the test windows. verdict: whether the ensemble is better with significance.
     """
 
     # Not a subclass of DataFrame: its `plot` is an accessor (`.plot.bar()`), which a method would hide, and a slice of
@@ -41,5 +46,7 @@ def leaderboard(facts: Mapping[str, Any]) -> Leaderboard:
     scores, members = facts["scores"], facts.get("members", [])
     rows: dict[str, Mapping[str, Any]] = {str(member["name"]): member for member in members}
     rows["ensemble" if members else "model"] = {"test_mse": scores["mse"], "test_mae": scores["mae"]}
-    rows["seasonal naive"] = {"test_mse": scores["naive_mse"], "test_mae": scores["naive_mae"]}
+    rows[SEASONAL_NAIVE] = {"test_mse": scores["naive_mse"], "test_mae": scores["naive_mae"]}
+    compared = facts.get("comparison", {})  # folders of before have none
+    rows = {name: {**row, **compared.get(name, {})} for name, row in rows.items()}
     return Leaderboard(pd.DataFrame.from_dict(rows, orient="index").reindex(columns=COLUMNS))

@@ -4,12 +4,14 @@ Letters: m held-out windows.
 """
 
 from collections.abc import Mapping
+from html import escape
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
+from primecast.errors import format_list
 from primecast.forecasting.intervals import ErrorDistribution, least_windows, thinned
 from primecast.forecasting.state import FittedState, TrainingRecord
 from primecast.frames.dates import describe_step
@@ -125,6 +127,25 @@ future ones.
 
 Trained with {versions}.
 """
+
+
+def summarize(title: str, facts: Mapping[str, Any]) -> str:
+    """Return a small HTML table of a Forecaster, as a notebook shows it. facts: of the card, none before `fit`."""
+    rows = {"fitted": "no: call fit(df)"}
+    if facts:
+        data, model, scores = facts["data"], facts["model"], facts["scores"]
+        train, test = data["periods"]["train"], data["periods"]["test"]
+        members = [f"{one['weight']:.2f} {one['name']}" for one in facts.get("members", []) if one["weight"] > 0]
+        rows = {
+            "channels": format_list(data["targets"]),
+            "forecast": f"{model['horizon']} steps of {data['step']} from {model['lookback']}",
+            "model": "; ".join(members) or f"{model['name']}, {model['attention']} attention",
+            "rows": f"trained on {train[0]} to {train[1]}, tested until {test[1]}",
+            "test MSE": f"{scores['mse']:.4g} (seasonal naive {scores['naive_mse']:.4g})",
+            "test MAE": f"{scores['mae']:.4g} (seasonal naive {scores['naive_mae']:.4g})",
+        }
+    cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
+    return f"<table><caption><code>{escape(title)}</code></caption>{cells}</table>"
 
 
 def _intervals(facts: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ Every forecast comes from `training.loop.predict`, the one inference function.
 Letters: t rows, m forecasts, h horizon, n targets, c future covariates.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,10 +44,19 @@ def open_later(state: FittedState, data: object) -> tuple[pd.DataFrame, Layout]:
     wide = wide.rename(columns=str)
     if sorted(wide.columns) != sorted(state.columns):
         raise InputError(
-            f"this Forecaster was fitted on channels {format_list(state.columns)}, "
-            f"the frame has {format_list(wide.columns)}"
+            f"the table has other channels than that of fit: {_differences(state.columns, list(wide.columns))}"
         )
     return align_rows(wide[state.columns], state.recent.index), layout
+
+
+def _differences(expected: Sequence[str], given: Sequence[str]) -> str:
+    """Return which names are missing, new or given twice."""
+    kinds = {
+        "missing": [name for name in expected if name not in set(given)],
+        "new": [name for name in given if name not in set(expected)],
+        "twice": sorted(name for name, count in Counter(given).items() if count > 1),
+    }
+    return "; ".join(f"{kind}: {format_list(names)}" for kind, names in kinds.items() if names)
 
 
 def read_later(state: FittedState, data: object) -> tuple[CheckedFrame, Layout]:

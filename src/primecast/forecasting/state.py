@@ -23,6 +23,10 @@ from primecast.frames.window_builder import RoleWindows, WindowBuilder
 from primecast.training.loop import History, Scores
 
 
+class NotFittedError(ValueError, AttributeError):
+    """A method or attribute of a fitted Forecaster was used before `fit`."""
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingRecord:
     """What `fit` leaves beside the model; it is not saved."""
@@ -87,6 +91,16 @@ class FittedState:
     def bounded_model(self) -> nn.Module:
         """Return the model with forecasts of at least 0 where `nonnegative` says so."""
         return AtLeast.zero(self.model, self.scaler, self.nonnegative)
+
+    @property
+    def record(self) -> TrainingRecord:
+        """Return what `fit` leaves beside the model; a loaded state has none."""
+        if self.training is None:
+            raise NotFittedError(
+                "a saved Forecaster does not carry the rows it was fitted on, nor its training scores: give the rows "
+                "as `data`, or see facts_ for the scores"
+            )
+        return self.training
 
     # ---------------------------------------------------------------- which rows the model was not trained on
 

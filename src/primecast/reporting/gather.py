@@ -73,7 +73,7 @@ def gather(
         },
         notes={section: why for section, why in notes.items() if why},
         frequency=frequency_in_words(frame.index),
-        lookback=forecaster.lookback,
+        lookback=forecaster.state_.lookback,
         units={str(name): str(unit) for name, unit in (units or {}).items()},
         leaderboard=forecaster.leaderboard().frame if isinstance(forecaster.model_, Ensemble) else None,
     )

@@ -80,7 +80,7 @@ class ReportData:
 
     frame:    the rows as they were given, oldest first, gaps as NaN.
     forecast: the rows to come, a column per target. bounds: level -> lower and upper bound, frames like `forecast`.
-    scores:   a row per channel and the last one, "overall", as `Backtest.scores`. earlier: the forecasts of a backtest,
+    scores:   "overall" and a row per channel, as `Backtest.scores`. earlier: the forecasts of a backtest,
               long, as `Backtest.forecasts`.
     pairs:    leader, follower, steps, time, strength, as `Relations.pairs`. maps: of attention and primer.
     sensor_ablation: per sensor mean, largest, channel, as `SensorAblation.summary`.
@@ -201,7 +201,7 @@ def _backtest(data: ReportData) -> dict[str, Any]:
     rows = list(zip(map(str, data.scores.index), data.scores.to_dict("records"), strict=True))
     scores = [
         {**row, "name": name, "gain": 1 - row["mae"] / row["naive_mae"] if row["naive_mae"] > 0 else math.nan}
-        for name, row in (rows[-1], *rows[:-1])
+        for name, row in rows
     ]
     return {"scores": scores, "levels": levels, "origins": origins}
 

@@ -61,7 +61,7 @@ class History:
         return self.epochs[self.best_epoch - 1]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scores:
     """Errors over windows × steps × channels, summed in float64 and then divided; each array keeps one of the axes."""
 
@@ -74,6 +74,16 @@ class Scores:
     channel_mae: Float64[np.ndarray, "n"]
     window_mse: Float64[np.ndarray, "w"]
     window_mae: Float64[np.ndarray, "w"]
+
+    def __repr__(self) -> str:
+        lines = [f"Scores of {self.windows} windows, {len(self.step_mse)} steps, {len(self.channel_mse)} channels"]
+        for name in ("mse", "mae"):
+            step, channel = getattr(self, f"step_{name}"), getattr(self, f"channel_{name}")
+            lines.append(
+                f"{name.upper()} {getattr(self, name):.4g}: {step[0]:.4g} at the first step, {step[-1]:.4g} at the "
+                f"last; {channel.min():.4g} to {channel.max():.4g} by channel"
+            )
+        return "\n".join(lines)
 
 
 # ---------------------------------------------------------------- training

@@ -96,12 +96,17 @@ def describe_plan(plan: pd.DataFrame) -> str:
     """Return what is left of a study in words."""
     left = plan[plan["row"] != "store"]
     new = left[left["row"] == "missing"]
-    lines = [
-        f"{len(plan) - len(left)} runs are in the store, {len(left)} are missing",
-        f"about {left['hours'].sum():.1f} core-hours are left, by the seconds of similar runs",
-    ]
-    if unknown := int(left["hours"].isna().sum()):
-        lines[-1] += f"; {unknown} runs are not included: no similar run has been measured yet"
+    lines = [f"{len(plan) - len(left)} runs are in the store, {len(left)} are missing"]
+    unknown = int(left["hours"].isna().sum())
+    if unknown < len(left) or left.empty:
+        lines.append(f"about {left['hours'].sum():.1f} core-hours are left, by the seconds of similar runs")
+        if unknown:
+            lines[-1] += f"; {unknown} runs are not included: no similar run has been measured yet"
+    else:
+        lines.append(
+            "how long they take is not known: no similar run is in --store or --out (measured runs come with the "
+            "repository, not with the package)"
+        )
     if len(new) < len(left):
         lines.append(
             f"of the missing, {len(left) - len(new)} are among the committed results, and in the table; --new leaves "
