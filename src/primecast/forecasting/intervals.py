@@ -23,6 +23,7 @@ Letters: m windows in time order, h steps, n channels, k windows that have begun
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -46,7 +47,11 @@ def check_levels(levels: object) -> list[float]:
         number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
         if not number or not 1 <= level < 100:
             raise InputError(f"level {level!r} is no per cent: an interval level lies between 1 and 100, such as 80")
-    return sorted({float(level) for level in levels})
+    chosen = sorted({float(level) for level in levels})
+    for one, other in pairwise(chosen):
+        if f"{one:g}" == f"{other:g}":
+            raise InputError(f"levels {one!r} and {other!r} share the column names of {one:g}; give one of them")
+    return chosen
 
 
 def conformal_radius(scores: Float[np.ndarray, "m *cells"], level: float) -> Float[np.ndarray, "*cells"]:
