@@ -2,7 +2,8 @@
 
 Python blocks of a page share one namespace and run in order, in an empty folder. A block followed by a text block
 prints that text; numbers with a decimal point may differ by one in their last digit, because processors round
-differently. A block marked `needs=package` stands alone and is skipped where the package is absent.
+differently. A block marked `needs=package` stands alone and is skipped where the package is absent. The commands of a
+block marked `run=true` run in that folder, too, and print the lines that the page shows, among others.
 """
 
 import ast
@@ -15,16 +16,17 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import typer
 
-from primecast.cli.app import app
+from primecast.cli.app import app, main
 from primecast.data.catalog import CATALOG
 from primecast.experiments.spec import Spec, parse_setting, resolve
 from primecast.experiments.studies import STUDIES
@@ -45,6 +47,7 @@ class Block:
     line: int
     language: str
     needs: str | None
+    runs: bool
     text: str
     shown: str | None
 
@@ -62,6 +65,7 @@ def blocks(page: Path) -> list[Block]:
             line=text.count("\n", 0, one.start()) + 2,
             language=one[1] or "",
             needs=one[2].partition("needs=")[2].strip() or None,
+            runs="run=true" in one[2],
             text=one[3],
             shown=following[3] if following is not None and following[1] == "text" else None,
         )
@@ -77,6 +81,19 @@ def run(block: Block, namespace: dict[str, object]) -> None:
         exec(code, namespace)
     if block.shown is not None:
         assert same_text(printed.getvalue(), block.shown), f"{block} prints\n\n{printed.getvalue()}"
+
+
+def run_commands(block: Block) -> None:
+    printed = io.StringIO()
+    for line in block.text.splitlines():
+        (arguments,) = words(line, "primecast")
+        with patch.object(sys, "argv", ["primecast", *arguments]), redirect_stdout(printed), redirect_stderr(printed):
+            with pytest.raises(SystemExit) as end:
+                main()
+            assert not end.value.code, f"{line}: {printed.getvalue()}"
+    lines = iter(printed.getvalue().splitlines())
+    for shown in (block.shown or "").splitlines():
+        assert any(same_text(line, shown) for line in lines), f"{block} prints\n\n{printed.getvalue()}"
 
 
 def same_text(printed: str, shown: str) -> bool:
@@ -119,8 +136,10 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": page.stem}
-    for block in PYTHON:
-        if block.page == page and block.needs is None:
+    for block in blocks(page):
+        if block.runs:
+            run_commands(block)
+        elif block.language == "python" and block.needs is None:
             run(block, namespace)
 
 

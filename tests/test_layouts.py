@@ -30,7 +30,7 @@ def write_day_first(frame: pd.DataFrame, path: Path) -> Path:
 
 def test_a_later_table_is_read_with_the_day_first_as_the_first_one_was(tmp_path: Path) -> None:
     whole = hourly(331)  # until the 18th, which is no month
-    _, layout = open_table(write_day_first(whole, tmp_path / "old.csv"))
+    layout = open_table(write_day_first(whole, tmp_path / "old.csv")).layout
     assert layout.dayfirst is True
     later = write_day_first(whole.iloc[:19], tmp_path / "new.csv")  # all of it on 05/02/2024
     for given in (later, pd.read_csv(later)):
@@ -49,7 +49,8 @@ def test_a_later_table_is_read_with_the_day_first_as_the_first_one_was(tmp_path:
 def test_a_long_file_is_opened_by_the_names_said_and_so_is_the_next(tmp_path: Path) -> None:
     long = lengthen(hourly(), id_column="sensor", time_column="at", value_column="reading")
     long.to_csv(tmp_path / "long.csv", index=False)
-    wide, layout = open_table(tmp_path / "long.csv", id="sensor", time="at", value="reading")
+    opened = open_table(tmp_path / "long.csv", id="sensor", time="at", value="reading")
+    wide, layout = opened.frame, opened.layout
     again, _ = reopen_table(tmp_path / "long.csv", layout)
     for one in (wide, again):
         pd.testing.assert_frame_equal(one, hourly(), check_names=False, check_freq=False)
@@ -58,17 +59,18 @@ def test_a_long_file_is_opened_by_the_names_said_and_so_is_the_next(tmp_path: Pa
 
 def test_names_said_of_a_frame_apply_to_later_ones_that_have_such_columns() -> None:
     long = lengthen(hourly(), id_column="sensor", time_column="at", value_column="reading")
-    _, layout = open_table(long, id="sensor", time="at", value="reading")
+    layout = open_table(long, id="sensor", time="at", value="reading").layout
     assert list(reopen_table(long, layout)[0].columns) == ["a", "b", "c"]
     assert reopen_table(hourly(), layout)[1].id is None
     timed = hourly().rename_axis("date").reset_index().assign(when=hourly().index)
-    _, layout = open_table(timed.drop(columns="date"), time="when")
+    layout = open_table(timed.drop(columns="date"), time="when").layout
     assert list(reopen_table(timed.drop(columns="date"), layout)[0].index) == list(hourly().index)
     assert reopen_table(hourly(), layout)[1].time is None
 
 
 def test_names_that_are_whole_numbers_come_back_as_such() -> None:
-    wide, layout = open_table(hourly(columns=(7, 11, "c")))
+    opened = open_table(hourly(columns=(7, 11, "c")))
+    wide, layout = opened.frame, opened.layout
     inside = wide.rename(columns=str)
     assert list(layout.render(inside, {}).columns) == [7, 11, "c"]
     bounds = {"lo-80": inside - 1, "hi-80": inside + 1}
@@ -81,12 +83,14 @@ def test_names_that_are_whole_numbers_come_back_as_such() -> None:
 
 def test_ids_that_are_whole_numbers_come_back_as_such(tmp_path: Path) -> None:
     long = lengthen(hourly(columns=(13, 5, 2)))
-    wide, layout = open_table(long)
+    opened = open_table(long)
+    wide, layout = opened.frame, opened.layout
     back = layout.render(wide.rename(columns=str), {})
     assert back["unique_id"].dtype == long["unique_id"].dtype == np.int64
     assert back["unique_id"].tolist() == long["unique_id"].tolist()
     long.to_csv(tmp_path / "long.csv", index=False)
-    wide, layout = open_table(tmp_path / "long.csv")
+    opened = open_table(tmp_path / "long.csv")
+    wide, layout = opened.frame, opened.layout
     assert list(layout.render(wide.rename(columns=str), {}).columns) == [13, 5, 2]
 
 

@@ -113,6 +113,7 @@ def test_json_is_one_line_that_holds_everything(call: Any, csv: Path, capsys: py
         "step": "hourly",
         "time_column": "measured at",
         "channels": ["sensor 0", "sensor 2", "sensor 7"],
+        "left_out": {},
         "missing": 0,
     }
     assert len(found["forecast"]["time"]) == len(found["forecast"]["sensor 7-hi-95"]) == HORIZON

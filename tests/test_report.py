@@ -125,16 +125,14 @@ def packed(page: str, name: str) -> str:
 
 
 @pytest.mark.usefixtures("small_plotly")
-@pytest.mark.parametrize(
-    "name", [HOSTILE, "<b>bold</b>", "a & b", "\"'><svg onload=alert(1)>", "\u202eback", "half \ud83d"]
-)
+@pytest.mark.parametrize("name", [HOSTILE, "<b>bold</b>", "a & b", "\"'><svg onload=alert(1)>", "\u202eback"])
 def test_a_channel_name_is_text_wherever_it_stands(name: str, tmp_path: Path) -> None:
     seen, plain = tmp_path / "report.html", tmp_path / "plain.html"
     write_report(sample(first=name), seen)
     write_report(sample(first="plain"), plain)
     found, wanted = (Tags(path.read_text(encoding="utf-8")) for path in (seen, plain))
     assert [tag for tag, _ in found.found] == [tag for tag, _ in wanted.found]
-    if name.isprintable():  # half a character, which no file can hold, is replaced
+    if name.isprintable():
         assert found.text.count(name) == wanted.text.count("plain") >= 5
 
 

@@ -147,9 +147,14 @@ def test_scaling_can_be_undone(values: np.ndarray) -> None:
     np.testing.assert_allclose(scaler.inverse(scaler.transform(values)), values, atol=1e-9)
 
 
-def test_a_spread_too_small_to_square_is_only_shifted() -> None:
-    scaler = Scaler.fit(np.array([[0.0], [2.5e-281]]))
-    assert scaler.std[0] == 1.0
+@pytest.mark.parametrize("size", [1e-155, 2.5e-200, 2.5e-281, 5e-324])
+def test_a_spread_too_small_to_square_is_scaled_like_any_other(size: float) -> None:
+    values = size * np.array([[0.0, 7.0], [2.0, 11.0], [4.0, 5.0]])
+    scaler = Scaler.fit(values)
+    assert (scaler.std > 0).all() and (np.abs(scaler.transform(values)) < 3).all()
+    np.testing.assert_allclose(scaler.inverse(scaler.transform(values)), values, rtol=1e-12, atol=1e-12 * size)
+    if size > 1e-300:
+        np.testing.assert_allclose(scaler.transform(values), Scaler.fit(values / size).transform(values / size))
 
 
 def test_the_scaler_uses_the_population_deviation() -> None:

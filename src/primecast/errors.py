@@ -5,6 +5,7 @@ and leave with exit code 2 or 1; anything else that is raised is a defect of pri
 """
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from difflib import get_close_matches
 
 MOST = 80
@@ -59,3 +60,14 @@ def format_list(names: Collection[object], *, most: int = 8) -> str:
     """The first few names, and how many there are when these are not all."""
     shown = ", ".join(map(str, list(names)[:most])) or "none"
     return f"{shown}, ... ({len(names)} in all)" if len(names) > most else shown
+
+
+def stamp(time: object) -> str:
+    """Return a date as short as possible; a number as it is.
+
+    >>> stamp(datetime(2024, 1, 31)), stamp(datetime(2024, 1, 31, 23)), stamp(7)
+    ('2024-01-31', '2024-01-31 23:00', '7')
+    """
+    if not isinstance(time, datetime):  # as pandas' Timestamp is
+        return str(time)
+    return f"{time:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00").removesuffix(":00")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 DATA, MODEL, INTERVALS, ACTIONS, OUTPUT, MACHINE = "Data", "Model", "Intervals", "What to do", "Output", "Machine"
+FORMAT = "Format of the file"
 
 
 def option(text: str, panel: str, *names: str) -> Any:
@@ -13,9 +14,23 @@ def option(text: str, panel: str, *names: str) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel)
 
 
-Data = Annotated[str, typer.Argument(help="CSV (also .gz, .xz) or Parquet file, wide or long; - is stdin.")]
+Data = Annotated[
+    str, typer.Argument(help="CSV (also .gz, .xz), Parquet, Feather or Excel file, wide or long; - is stdin.")
+]
 SavedModel = Annotated[Path, typer.Argument(help="Folder of a saved model, see `primecast train`.")]
-Time = Annotated[str | None, option("Name of the time column. Default: found automatically.", DATA)]
+Time = Annotated[
+    str | None, option("Time column, or year,month,day,hour that make a date. Default: found automatically.", DATA)
+]
+Columns = Annotated[str | None, option("Columns to use, between commas. Default: all that measure something.", DATA)]
+Drop = Annotated[str | None, option("Columns to leave out, between commas.", DATA)]
+Header = Annotated[
+    bool | None,
+    option("Whether the first row has the names. Default: unless it is numbers.", FORMAT, "--header/--no-header"),
+]
+Freq = Annotated[str | None, option("Step of rows without dates, such as h or 15min; with --start.", FORMAT)]
+Start = Annotated[str | None, option("Date of the first row, where rows have no dates.", FORMAT)]
+Decimal = Annotated[str | None, option("Decimal sign, . or , where no cell decides it.", FORMAT)]
+Zone = Annotated[str | None, option("Time zone of dates that have none, such as Europe/Berlin.", FORMAT, "--tz")]
 Dayfirst = Annotated[
     bool | None,
     option("Read 05/02/2024 as 5 February or as 2 May. Default: the rows decide.", DATA, "--dayfirst/--monthfirst"),

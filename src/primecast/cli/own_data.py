@@ -30,6 +30,13 @@ def forecast(
     missing: options.Missing = "error",
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    header: options.Header = None,
+    freq: options.Freq = None,
+    start: options.Start = None,
+    decimal: options.Decimal = None,
+    tz: options.Zone = None,
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     report: options.Report = None,
@@ -48,10 +55,12 @@ def forecast(
     check_levels(level or ())
     sizes = {"horizon": horizon, "lookback": lookback}
     fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
-    frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
-    fitted = tables.fit(fresh, frame, save=save, state=state)
+    reading: dict[str, Any] = {"time": time, "dayfirst": dayfirst, "columns": columns, "drop": drop, "header": header}
+    reading |= {"freq": freq, "start": start, "decimal": decimal, "tz": tz}
+    table, found = tables.read_described(data, fresh, **reading)
+    fitted = tables.fit(fresh, table, save=save, state=state)
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
-    tables.deliver(fitted, frame, data, **wanted, extra={"data": found})
+    tables.deliver(fitted, table.frame, data, **wanted, extra={"data": found})
 
 
 def train(
@@ -64,6 +73,13 @@ def train(
     missing: options.Missing = "error",
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    header: options.Header = None,
+    freq: options.Freq = None,
+    start: options.Start = None,
+    decimal: options.Decimal = None,
+    tz: options.Zone = None,
     settings: options.ForecasterSettings = None,
     state: options.State = None,
     force: options.Force = False,
@@ -76,8 +92,10 @@ def train(
 
     sizes = {"horizon": horizon, "lookback": lookback}
     fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
-    frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
-    fitted = tables.fit(fresh, frame, save=save, state=state)
+    reading: dict[str, Any] = {"time": time, "dayfirst": dayfirst, "columns": columns, "drop": drop, "header": header}
+    reading |= {"freq": freq, "start": start, "decimal": decimal, "tz": tz}
+    table, found = tables.read_described(data, fresh, **reading)
+    fitted = tables.fit(fresh, table, save=save, state=state)
     if as_json:
         tables.print_json({"data": found, **tables.facts(fitted), "saved": str(save)})
 
@@ -91,6 +109,13 @@ def compare(
     missing: options.Missing = "error",
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    header: options.Header = None,
+    freq: options.Freq = None,
+    start: options.Start = None,
+    decimal: options.Decimal = None,
+    tz: options.Zone = None,
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     plot: Annotated[Path | None, option("Picture of the test errors to write: .png, .svg or .pdf.", OUTPUT)] = None,
@@ -105,8 +130,10 @@ def compare(
 
     sizes = {"horizon": horizon, "lookback": lookback}
     fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
-    frame, found = tables.read_described(data, time=time, dayfirst=dayfirst, missing=missing)
-    fitted = tables.fit(fresh, frame, save=None, state=state, board=False)
+    reading: dict[str, Any] = {"time": time, "dayfirst": dayfirst, "columns": columns, "drop": drop, "header": header}
+    reading |= {"freq": freq, "start": start, "decimal": decimal, "tz": tz}
+    table, found = tables.read_described(data, fresh, **reading)
+    fitted = tables.fit(fresh, table, save=None, state=state, board=False)
     board = fitted.leaderboard()
     if out is not None:
         tables.write_csv(tables.six_digits(board.frame), out, name="forecast")
@@ -126,6 +153,7 @@ def predict(
     adaptive: options.Adaptive = True,
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
+    start: options.Start = None,
     out: options.Out = None,
     report: options.Report = None,
     plot: options.Plot = None,
@@ -141,8 +169,8 @@ def predict(
         raise InputError("a report needs a table: give the data after the model")
     from primecast.cli import tables
 
-    fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst)
-    known = None if future is None else tables.read(future, time=time, dayfirst=dayfirst)
+    fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst, start=start)
+    known = None if future is None else tables.read_later(fitted, future, time=time, dayfirst=dayfirst).frame
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
     tables.deliver(fitted, frame, data or str(model), **wanted, future=known, adaptive=adaptive)
 
@@ -157,6 +185,7 @@ def backtest(
     refit: Annotated[bool, option("Train again at every origin.", MODEL, "--refit")] = False,
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
+    start: options.Start = None,
     out: options.Out = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -167,7 +196,7 @@ def backtest(
     check_targets(out=out, force=force)
     from primecast.cli import tables
 
-    fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst)
+    fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst, start=start)
     levels = list(level or tables.LEVELS)
     with tables.plain_warnings():
         tested = fitted.backtest(frame, windows=windows, step=step, level=levels, adaptive=adaptive, refit=refit)
@@ -189,6 +218,7 @@ def relations(
     ] = False,
     time: options.Time = None,
     dayfirst: options.Dayfirst = None,
+    start: options.Start = None,
     out: options.Out = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -199,7 +229,7 @@ def relations(
     check_targets(out=out, force=force)
     from primecast.cli import tables
 
-    fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst)
+    fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst, start=start)
     found = fitted.relations(frame, alpha=alpha)
     pairs = found.pairs()
     ablation = fitted.sensor_ablation(frame).summary if sensor_ablation else None

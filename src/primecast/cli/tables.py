@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import signature
 from io import BytesIO
 from pathlib import Path
@@ -20,17 +21,17 @@ import typer
 from pandas import DataFrame
 
 from primecast.cli.targets import STREAM
-from primecast.errors import InputError, check_known, format_list, unknown
+from primecast.errors import InputError, check_known
 from primecast.experiments.spec import SIZES, parse_setting
 from primecast.forecasting.designs import ONE_MODEL
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import frequency_in_words
 from primecast.frames.future_covariates import UnknownFutureWarning
-from primecast.frames.read import read_table
-from primecast.frames.validate import POLICIES, ConstantChannelWarning, describe_gaps
+from primecast.frames.layouts import FILE
+from primecast.frames.read import OpenTable, open_table, reopen_table
+from primecast.frames.validate import ConstantChannelWarning, SilentChannelWarning
 from primecast.models import MODELS
 from primecast.reporting import render
-from primecast.reporting.describe import stamp
 from primecast.reporting.gather import gather
 from primecast.storage.atomic import refuse_os_errors, write_bytes_atomically
 
@@ -50,66 +51,89 @@ def say(text: str) -> None:
 def plain_warnings() -> Iterator[None]:
     """Print primecast's own warnings as one line each, without the place in the code."""
     with warnings.catch_warnings():
-        for kind in (ConstantChannelWarning, UnknownFutureWarning):
+        for kind in (ConstantChannelWarning, SilentChannelWarning, UnknownFutureWarning):
             warnings.simplefilter("always", kind)
-        warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
+        said = set[str]()
+
+        def show(message: object, *_: object, **__: object) -> None:
+            if str(message) not in said:  # a report and a picture forecast once more
+                said.add(str(message))
+                say(f"note: {message}")
+
+        warnings.showwarning = show
         yield
 
 
 # ---------------------------------------------------------------- input
 
 
-def read(source: str | Path, *, time: str | None, dayfirst: bool | None) -> DataFrame:
-    """Read a file, or stdin, as a wide frame."""
+@contextmanager
+def _file(source: str | Path) -> Iterator[Path]:
+    """Give the path of a file, or of one that holds stdin; errors name stdin."""
     if str(source) != STREAM:
         with refuse_os_errors(f"read {source}"):
-            return read_table(source, time=time, dayfirst=dayfirst)
+            yield Path(source)
+        return
     if sys.stdin is None:
         raise InputError("cannot read stdin: it is closed")
     with TemporaryDirectory() as folder, refuse_os_errors("read stdin"):
         path = Path(folder) / "stdin.csv"
         path.write_bytes(sys.stdin.buffer.read())
         try:
-            return read_table(path, time=time, dayfirst=dayfirst)
+            yield path
         except InputError as error:
             raise InputError(str(error).replace(str(path), "stdin")) from error
 
 
 def read_described(
-    source: str, *, time: str | None, dayfirst: bool | None, missing: str
-) -> tuple[DataFrame, dict[str, Any]]:
-    """Read a table, which the Forecaster checks; print and return what was found in it."""
-    if missing not in POLICIES:
-        raise unknown("policy for missing values", missing, POLICIES)
-    frame = read(source, time=time, dayfirst=dayfirst)
-    index = frame.index
-    first, last = index.min(), index.max()
-    found = {
-        "source": "stdin" if source == STREAM else source,
+    source: str, forecaster: Forecaster, *, header: bool | None, drop: str | None, **reading: Any
+) -> tuple[OpenTable, dict[str, Any]]:
+    """Read a table, which the Forecaster checks; print and return what was found in it. reading: of `open_table`."""
+    covariates = [*(forecaster.past or ()), *(forecaster.future or ())]
+    first_row: int | str | None = {None: "infer", True: 0, False: None}[header]
+    with _file(source) as path:
+        table = open_table(path, **reading, header=first_row, drop=drop or (), covariates=covariates)
+    return _described(table, source, missing=forecaster.missing)
+
+
+def _described(table: OpenTable, source: str, *, missing: str) -> tuple[OpenTable, dict[str, Any]]:
+    table = replace(table, source="stdin" if source == STREAM else source)
+    say(table.describe(missing=missing))
+    frame = table.frame
+    return table, {
+        "source": table.source,
         "rows": len(frame),
-        "first": str(first),
-        "last": str(last),
-        "step": frequency_in_words(index),
-        "time_column": index.name,
+        "first": str(frame.index.min()),
+        "last": str(frame.index.max()),
+        "step": frequency_in_words(frame.index),
+        "time_column": frame.index.name,
         "channels": [str(name) for name in frame.columns],
+        "left_out": dict(table.layout.left_out),
         "missing": int(frame.isna().to_numpy().sum()),
     }
-    say(
-        f"{found['source']}: {len(frame)} rows, {found['step']}, from {stamp(first)} to {stamp(last)} "
-        f"(time column {index.name!r})\n"
-        f"{len(frame.columns)} channels: {format_list(frame.columns)}; {describe_gaps(frame, missing=missing)}"
-    )
-    return frame, found
+
+
+def read_later(
+    fitted: Forecaster, source: str | Path, *, time: str | None, dayfirst: bool | None, start: str | None = None
+) -> OpenTable:
+    """Read a table for a saved model, as the one it was fitted on was read, but for what is given."""
+    layout = fitted.state_.layout
+    if layout.kind != FILE:  # it was fitted on a frame, whose names need not be those of the file
+        layout = replace(layout, kind=FILE, id=None, time=None, value=None)
+    layout = replace(layout, time=time or layout.time, dayfirst=layout.dayfirst if dayfirst is None else dayfirst)
+    with _file(source) as path:
+        return OpenTable(*reopen_table(path, layout, start=start))
 
 
 def open_model(
-    model: Path, data: str | None, *, time: str | None, dayfirst: bool | None
+    model: Path, data: str | None, *, time: str | None, dayfirst: bool | None, start: str | None
 ) -> tuple[Forecaster, DataFrame | None]:
     """Load a saved model and read the table it is to be used on, if there is one."""
     fitted = Forecaster.load(model)
     if data is None:
         return fitted, None
-    return fitted, read_described(data, time=time, dayfirst=dayfirst, missing=fitted.missing)[0]
+    table = read_later(fitted, data, time=time, dayfirst=dayfirst, start=start)
+    return fitted, _described(table, data, missing=fitted.missing)[0].frame
 
 
 def build(settings: Sequence[str] | None, **arguments: Any) -> Forecaster:
@@ -131,11 +155,11 @@ def build(settings: Sequence[str] | None, **arguments: Any) -> Forecaster:
 
 
 def fit(
-    forecaster: Forecaster, frame: DataFrame, *, save: Path | None, state: Path | None, board: bool = True
+    forecaster: Forecaster, table: OpenTable, *, save: Path | None, state: Path | None, board: bool = True
 ) -> Forecaster:
     """Fit and save a Forecaster; print its scores. board: and the leaderboard of an ensemble."""
     with plain_warnings():
-        fitted = forecaster.fit(frame, state=state)
+        fitted = forecaster.fit(table, state=state)
     scores = fitted.facts_["scores"]
     say(
         f"{scores['windows']} forecasts of held-out rows: MSE {scores['mse']:.4f}, MAE {scores['mae']:.4f}; "

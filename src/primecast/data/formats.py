@@ -21,6 +21,9 @@ from jaxtyping import Float64
 
 from primecast.errors import InputError, format_list
 
+MOST_BYTES = 1 << 29
+"""No compressed file is unpacked to more: a few megabytes of it may hold a thousand times as much."""
+
 
 def read_csv(
     contents: dict[str, bytes],
@@ -188,12 +191,20 @@ def _flow(data: Float64[np.ndarray, "t n features"]) -> pd.DataFrame:
 
 
 def uncompressed(path: Path) -> bytes:
-    """Return the content of a file, unpacked if its name ends in .gz or .xz."""
-    content = path.read_bytes()
+    """Return the content of a file, unpacked if its name ends in .gz or .xz; at most MOST_BYTES are unpacked."""
+    unpackers: dict[str, type[gzip.GzipFile] | type[lzma.LZMAFile]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
+    if path.suffix not in unpackers:
+        return path.read_bytes()
     try:
-        return {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        with unpackers[path.suffix](path) as packed:
+            content = packed.read(MOST_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path} is damaged and cannot be uncompressed: {error}") from error
+    if len(content) > MOST_BYTES:
+        raise InputError(
+            f"{path} unpacks to more than {MOST_BYTES} bytes, the most that is read packed; unpack it first"
+        )
+    return content
 
 
 def to_numbers(frame: pd.DataFrame, *, source: str = "the frame") -> Float64[np.ndarray, "t n"]:
@@ -205,7 +216,12 @@ def to_numbers(frame: pd.DataFrame, *, source: str = "the frame") -> Float64[np.
             continue
         if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
             raise InputError(f"column {name!r} of {source} is not numeric but {column.dtype}; drop the column")
-        numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        if column.map(lambda cell: isinstance(cell, complex | np.complexfloating)).any():
+            raise InputError(f"column {name!r} of {source} holds complex numbers; give real and imaginary part apart")
+        try:
+            numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"column {name!r} of {source} is not numeric: {error}; drop the column") from error
         bad = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
         if len(bad):
             row = int(bad[0])

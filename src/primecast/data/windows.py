@@ -22,6 +22,9 @@ from torch import Tensor
 
 from primecast.errors import InputError
 
+TINY = 1e-150
+"""Deviations below are scaled before they are squared."""
+
 
 class Ranges(NamedTuple):
     """The rows each split may see, half-open; val and test may reach back into the split before them."""
@@ -110,7 +113,8 @@ class Dataset:
         digest = hashlib.sha256(json.dumps(self.names).encode())
         if self.index is not None:
             digest.update(str(self.index.tz).encode())
-            digest.update(self.index.as_unit("ns").asi8.astype("<i8").tobytes())
+            in_range = self.index[0].timestamp() * 1e9 > -(2.0**63) and self.index[-1].timestamp() * 1e9 < 2.0**63
+            digest.update(self.index.as_unit("ns" if in_range else "us").asi8.astype("<i8").tobytes())
         digest.update(self.values.astype("<f8").tobytes())  # row by row, whatever the order in memory
         return digest.hexdigest()
 
@@ -130,8 +134,13 @@ class Scaler:
         """Return the scaler of these rows; missing values are left out of both moments."""
         constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
         mean = np.where(constant, np.nanmax(values, axis=0), np.nanmean(values, axis=0))
-        std = np.nanstd(values, axis=0)  # 0, too, where the square of a tiny deviation underflows
-        return cls(mean=mean, std=np.where(constant | (std == 0), 1.0, std))
+        std = np.nanstd(values, axis=0)
+        tiny = (std < TINY) & ~constant  # the squares of its deviations underflow
+        if tiny.any():
+            farthest = np.nanmax(np.abs(values - mean), axis=0)[tiny]
+            scaled = farthest * np.nanstd((values - mean)[:, tiny] / farthest, axis=0)
+            std[tiny] = np.where(scaled > 0, scaled, farthest)  # half of the smallest number is 0
+        return cls(mean=mean, std=np.where(constant, 1.0, std))
 
     def transform(self, values: Float[np.ndarray, "*shape n"]) -> Float[np.ndarray, "*shape n"]:
         return (values - self.mean) / self.std
@@ -253,11 +262,10 @@ def calendar_features(index: pd.DatetimeIndex, *, minute: bool = False) -> Float
 
 def is_subhourly(index: pd.Index) -> bool:
     """Return whether the usual step of these dates is below an hour; False for numbered rows."""
-    return (
-        isinstance(index, pd.DatetimeIndex)
-        and len(index) > 1
-        and bool(np.median(np.diff(index.as_unit("ns").asi8)) < 3600e9)
-    )
+    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+        return False
+    hour = pd.Timedelta(hours=1).as_unit(index.unit)
+    return bool(np.median(np.diff(index.asi8)) < hour.asm8.astype(np.int64))
 
 
 def row_ranges(borders: Borders, *, rows: int, lookback: int, horizon: int, source: str = "the frame") -> Ranges:

@@ -131,29 +131,23 @@ class Forecaster:
 
     # ---------------------------------------------------------------- training and forecasting
 
-    def fit(
-        self,
-        data: object,
-        *,
-        id: str | None = None,
-        time: str | None = None,
-        value: str | None = None,
-        dayfirst: bool | None = None,
-        state: Path | str | None = None,
-    ) -> "Forecaster":
+    def fit(self, data: object, *, state: Path | str | None = None, **reading: Any) -> "Forecaster":
         """Train on the first 70 % of the rows, stop by the next 10 %, score on the last 20 %.
 
-        data: a wide frame (DatetimeIndex or numbered rows x channels), a long one, the path of a CSV or Parquet file,
-              an array (rows, channels).
-        id, time, value: names of columns, see `primecast.frames.read.open_table`.
-        dayfirst: whether 05/02/2024 is 5 February; needed only if no row of the time column decides it.
-        state: a folder for this training alone: the same call on the same rows continues an interrupted one there, and
-               ends with the same bits. Ctrl-C and SIGTERM write it first.
+        data:    a wide frame (DatetimeIndex or numbered rows x channels), a long one, the path of a CSV, Parquet,
+                 Feather or Excel file, an array (rows, channels).
+        state:   a folder for this training alone: the same call on the same rows continues an interrupted one there,
+                 and ends with the same bits. Ctrl-C and SIGTERM write it first.
+        reading: how the table is read, where it does not show that by itself: time, id, value, dayfirst, columns, drop,
+                 header, decimal, freq, start, tz; see `primecast.frames.read.open_table`.
         """
         arguments = self._arguments()
         arguments.check()
-        wide, layout = open_table(data, id=id, time=time, value=value, dayfirst=dayfirst)
-        self.state_ = fit_state(arguments, wide, layout, checkpoints=None if state is None else Path(state))
+        table = open_table(data, **reading, covariates=[*(self.past or ()), *(self.future or ())])
+        if table is not data:
+            table.say(missing=self.missing, shown=self.progress != "off")
+        checkpoints = None if state is None else Path(state)
+        self.state_ = fit_state(arguments, table.frame, table.layout, checkpoints=checkpoints)
         return self
 
     def predict(

@@ -32,6 +32,7 @@ Letters: m windows, h steps, n channels, q probabilities, v levels and d times o
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int, Int64
@@ -67,7 +68,11 @@ def check_levels(levels: object) -> list[float]:
         number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
         if not number or not 1 <= level < 100:
             raise InputError(f"level {level!r} is no per cent: an interval level lies between 1 and 100, such as 80")
-    return sorted({float(level) for level in levels})
+    chosen = sorted({float(level) for level in levels})
+    for one, other in pairwise(chosen):
+        if f"{one:g}" == f"{other:g}":
+            raise InputError(f"levels {one!r} and {other!r} share the column names of {one:g}; give one of them")
+    return chosen
 
 
 def least_windows(level: float) -> int:

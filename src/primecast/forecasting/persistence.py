@@ -57,7 +57,7 @@ def save_state(state: FittedState, folder: Path) -> None:
         fields={
             "columns": state.columns,
             "layout": asdict(state.layout),
-            "time_features": _n_time_features(state.arguments, state.recent.index, minute=state.builder.minute),
+            "time_features": _n_time_features(state.arguments, state.roles, state.recent.index, state.builder.minute),
             "season": state.season,
             "stride": state.stride,
             "rows": state.rows,
@@ -82,9 +82,9 @@ def save_state(state: FittedState, folder: Path) -> None:
     )
 
 
-def _n_time_features(arguments: Arguments, index: pd.Index, *, minute: bool) -> int:
+def _n_time_features(arguments: Arguments, roles: Roles, index: pd.Index, minute: bool) -> int:
     calendar = 4 + minute if isinstance(index, pd.DatetimeIndex) else 0
-    covariates = len(arguments.future or ())
+    covariates = len(roles.future)
     return calendar + len(shifts(lookback=arguments.lookback, horizon=arguments.horizon)) * covariates
 
 
@@ -152,7 +152,7 @@ def _load_state(folder: Path) -> FittedState:
         arguments.check()
         columns: list[str] = saved.fields["columns"]
         roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
-        minute, n_time_features = _check_time_features(saved, arguments)
+        minute, n_time_features = _check_time_features(saved, arguments, roles)
         sizes = {"channels": len(roles.channels), "n_time_features": n_time_features}
         members = _members(arguments, saved.fields["members"])
         kinds = tensor_kinds(partial(build_forecast_model, arguments, members, **sizes))
@@ -206,11 +206,11 @@ def _members(arguments: Arguments, saved: list[Any]) -> list[Arguments]:
     return members
 
 
-def _check_time_features(saved: Saved, arguments: Arguments) -> tuple[bool, int]:
+def _check_time_features(saved: Saved, arguments: Arguments, roles: Roles) -> tuple[bool, int]:
     """Return whether they include the minute of the hour, and their number; before 0.2 they never did."""
     given = saved.fields["time_features"]
     allowed = {
-        _n_time_features(arguments, saved.index, minute=minute): minute
+        _n_time_features(arguments, roles, saved.index, minute): minute
         for minute in ((True, False) if is_subhourly(saved.index) else (False,))
     }
     if given not in allowed:

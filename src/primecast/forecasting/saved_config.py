@@ -8,7 +8,7 @@ loaded. Folders saved by earlier versions are translated first, see `_current_na
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from primecast.errors import InputError, unknown
 from primecast.frames.dates import Index, zone_name
-from primecast.frames.layouts import FILE
+from primecast.frames.layouts import FILE, Layout
 from primecast.storage.folder import CONFIG, open_folder, read_weights
 
 FORM = "primecast.Forecaster"
@@ -45,10 +45,14 @@ FIELDS: dict[str, type] = {
     "members": list,
 }
 LAYOUT: dict[str, type | UnionType] = {
-    **dict.fromkeys(("time", "id", "value"), str | None),
+    **dict.fromkeys(("id", "value", "decimal", "tz", "freq", "start"), str | None),
+    "time": str | list | None,
     "kind": str,
     "dayfirst": bool | None,
     "whole": list,
+    "header": int | str | None,
+    "left_out": dict,
+    "categories": dict,
 }
 FORMER_NAMES = {
     "marks": "time_features",
@@ -132,8 +136,7 @@ def _current_layout(layout: dict[str, Any]) -> dict[str, Any]:
     file_names = {name: layout.pop(f"file_{name}", None) for name in ("id", "time", "value")}
     if any(name is not None for name in file_names.values()):
         layout = {**layout, **file_names, "kind": FILE}
-    layout = {"dayfirst" if name == "day_first" else name: value for name, value in layout.items()}
-    return {"dayfirst": None, "whole": [], **layout}
+    return {"dayfirst" if name == "day_first" else name: value for name, value in layout.items()}
 
 
 def check_config(folder: Path, fields: dict[str, Any], *, arguments: Collection[str]) -> Saved:
@@ -143,16 +146,28 @@ def check_config(folder: Path, fields: dict[str, Any], *, arguments: Collection[
         raise InputError(f"{source} is of version {fields.get('version')!r}, this primecast reads version {VERSION}")
     check_fields(fields, FIELDS, source)
     check_fields(fields["params"], dict.fromkeys(arguments, object), f"params of {source}")
+    if isinstance(fields["layout"], dict):  # older ones have fewer fields
+        fields["layout"] = {**asdict(Layout(whole=[])), **fields["layout"]}
     check_fields(fields["layout"], LAYOUT, f"layout of {source}")
     _check_sizes({name: fields["params"][name] for name in SIZES}, source)
     if len(fields["columns"]) > LARGEST or not all(isinstance(name, str) for name in fields["columns"]):
         raise InputError(f"{source} cannot be used: its columns are not at most {LARGEST} names")
     columns = set(fields["columns"])
+    _check_layout(fields["layout"], source)
     for name in fields["layout"]["whole"]:
         if not (isinstance(name, str) and name in columns and re.fullmatch(r"-?\d{1,20}", name)):
             raise InputError(f"{source} cannot be used: it calls {name!r} a whole number that names one of its columns")
     with Saved(folder, fields, pd.RangeIndex(0)).reraise_for():
         return Saved(folder, fields, _index_from_json(fields["index"], source=source))
+
+
+def _check_layout(layout: dict[str, Any], source: str) -> None:
+    names = [*(layout["time"] if isinstance(layout["time"], list) else ()), *layout["left_out"].values()]
+    names += [
+        text for values in layout["categories"].values() for text in (values if isinstance(values, list) else [0])
+    ]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"{source} cannot be used: its layout names columns or values that are no text")
 
 
 def check_fields(given: object, expected: Mapping[str, type | UnionType], where: str) -> None:
@@ -184,9 +199,10 @@ def index_as_json(index: Index) -> dict[str, Any]:
         return {"rows": len(index), "start": index.start, "step": index.step, "name": _text(index.name)}
     return {
         "rows": len(index),
-        "start": index[0].isoformat(),
+        "start": (index[0] if index.tz is None else index[0].tz_convert("UTC")).isoformat(),
         "freq": index.freqstr,
         "zone": None if index.tz is None else zone_name(index.tz),
+        "unit": index.unit,
         "name": _text(index.name),
     }
 
@@ -196,7 +212,8 @@ def _text(name: object) -> str | None:
 
 
 def _index_from_json(saved: dict[str, Any], *, source: str) -> Index:
-    dated = {"rows": int, "start": str, "freq": str, "zone": object, "name": object}
+    saved = saved if "step" in saved else {"unit": None, **saved}  # which was not saved before 0.2
+    dated = {"rows": int, "start": str, "freq": str, "zone": object, "unit": str | None, "name": object}
     counted = {"rows": int, "start": int, "step": int, "name": object}
     check_fields(saved, counted if "step" in saved else dated, f"the index of {source}")
     if not 0 < saved["rows"] <= 2 * LARGEST:
@@ -207,4 +224,5 @@ def _index_from_json(saved: dict[str, Any], *, source: str) -> Index:
     start = pd.Timestamp(saved["start"])
     if saved["zone"] is not None:
         start = start.tz_convert(saved["zone"])
-    return pd.date_range(start, periods=saved["rows"], freq=saved["freq"], name=saved["name"])
+    index = pd.date_range(start, periods=saved["rows"], freq=saved["freq"], name=saved["name"])
+    return index if saved["unit"] is None else index.as_unit(saved["unit"])

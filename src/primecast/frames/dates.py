@@ -24,8 +24,10 @@ Index = pd.DatetimeIndex | pd.RangeIndex
 
 NUMBERS = {"integer", "floating", "mixed-integer", "mixed-integer-float", "decimal", "boolean", "complex"}
 """Contents, as pandas infers them, that `pandas.to_datetime` would take for nanoseconds since 1970."""
-DAY_OR_MONTH = r"^\D*(\d{1,2})[-./ ](\d{1,2})[-./ ]\d"
-"""Dates in which the first number may be the day or the month: 05/02/2024, Mon 5.2.24 13:00."""
+DAY_OR_MONTH = (
+    r"^\D*(?:\d{1,2}:\d{2}[^-./ ]*(?:\.\d+)?(?: *[AaPp]\.?[Mm]\.?)?[ ,]+\D*)?(\d{1,2})[-./ ](\d{1,2})[-./ ]\d"
+)
+"""Dates in which the first number may be the day or the month: 05/02/2024, Mon 5.2.24 13:00, 13:00 5.2.24."""
 FREQUENCIES: dict[str, tuple[str, str, int]] = {
     "s": ("second", "every second", 86400),
     "min": ("minute", "every minute", 1440),
@@ -38,6 +40,10 @@ FREQUENCIES: dict[str, tuple[str, str, int]] = {
     **dict.fromkeys(("YE", "YS", "BYE", "BYS"), ("year", "yearly", 1)),
 }
 """Code of a pandas frequency -> its unit, the word for one unit per row, and the units of its usual season."""
+LARGEST_NUMBER = 2.0**62
+"""Of a row number: sums and differences of two are whole numbers of 64 bits."""
+MOST_GAPS = 100
+"""Rows that a long table may lack for each it has."""
 SHORTEST = 3
 """Rows: two steps are the fewest from which a frequency can be inferred."""
 
@@ -50,6 +56,8 @@ def read_dates(
 ) -> tuple[pd.DatetimeIndex, bool | None]:
     """Return the column `time` as dates, and whether the day came first (None where either reading is the same)."""
     column = frame[time]
+    if not len(column):
+        raise InputError(f"{source} has 0 rows, but at least {SHORTEST} are needed")
     dayfirst = _resolve_dayfirst(column, dayfirst)
     stamps = _parse(column, dayfirst=bool(dayfirst))
     if stamps is not None:
@@ -149,7 +157,13 @@ def future_index(index: Index, horizon: int) -> Index:
         raise InputError(
             f"the step of these {len(index)} time stamps is unknown; pass the frame through validate first"
         )
-    return pd.date_range(index[-1], periods=horizon + 1, freq=freq, name=index.name)[1:]
+    try:
+        return pd.date_range(index[-1], periods=horizon + 1, freq=freq, name=index.name)[1:]
+    except (ValueError, OverflowError) as error:  # pandas' OutOfBoundsDatetime is a ValueError
+        raise InputError(
+            f"{horizon} steps after {index[-1]} are beyond the dates that the unit {index.unit!r} can hold; take a "
+            "coarser one with df.index = df.index.as_unit('s'), or correct the dates"
+        ) from error
 
 
 def with_length(index: Index, rows: int) -> Index:
@@ -302,6 +316,8 @@ def regular_index(index: pd.Index) -> Index:
 
 
 def _regular_numbers(index: pd.Index) -> pd.RangeIndex:
+    if (np.abs(index.to_numpy(dtype=np.float64)) > LARGEST_NUMBER).any():
+        raise InputError(f"row numbers reach {index[-1]}; they must lie between -2^62 and 2^62")
     numbers = index.to_numpy(dtype=np.int64)
     steps = np.diff(numbers)
     usual = int(np.bincount(steps - steps.min()).argmax() + steps.min()) if np.ptp(steps) < 1e6 else int(steps[0])
@@ -324,11 +340,42 @@ def _regular_dates(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
     breaks = np.flatnonzero(steps != usual)
     calendar = _calendar(index, usual)
     alias = calendar or pd.tseries.frequencies.to_offset(usual).freqstr
-    if calendar or ((index - index[0]) % usual == pd.Timedelta(0)).all():
+    if at_clock_change(index[breaks + 1]):
+        remedy = f"clocks seem to have changed there: {GIVE_ZONE}"
+    elif calendar or ((index - index[0]) % usual == pd.Timedelta(0)).all():
         remedy = f"rows are missing: df.asfreq({alias!r}) makes them gaps, which missing='interpolate' fills"
     else:
         remedy = f"bring them to one step, for example with df.resample({alias!r}).mean()"
     raise InputError(f"time stamps are irregular: {_describe_breaks(usual, breaks, index)}; {remedy}")
+
+
+GIVE_ZONE = (
+    "give the zone of these local times, tz='Europe/Berlin', or df.tz_localize('Europe/Berlin', ambiguous='infer')"
+)
+
+
+def at_clock_change(times: pd.Index) -> bool:
+    """Return whether all times are without a zone and early on a Sunday of a month in which clocks change somewhere."""
+    if not isinstance(times, pd.DatetimeIndex) or times.tz is not None or not len(times):
+        return False
+    return bool(((times.day_of_week == 6) & (times.hour <= 3) & times.month.isin([3, 4, 9, 10, 11])).all())
+
+
+def on_one_grid(index: pd.Index) -> pd.Index:
+    """Return the dates of a long table with those that no series has, where all lie multiples of one step apart."""
+    if (
+        not isinstance(index, pd.DatetimeIndex)
+        or index.hasnans
+        or len(index) < SHORTEST
+        or frequency(index) is not None
+    ):
+        return index
+    usual = (index[1:] - index[:-1]).to_series().mode().iloc[0]
+    if (index[-1] - index[0]) / usual > MOST_GAPS * len(index):
+        return index
+    freq = _calendar(index, usual) or pd.tseries.frequencies.to_offset(usual)
+    grid = pd.date_range(index[0], index[-1], freq=freq, name=index.name).as_unit(index.unit)
+    return grid if index.isin(grid).all() else index
 
 
 def _describe_breaks(usual: object, breaks: np.ndarray, index: pd.Index) -> str:

@@ -6,7 +6,7 @@ A forecast for a file is a wide pandas frame. Frames that are not pandas are con
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -24,18 +24,29 @@ FILE = "file"
 class Layout:
     """kind: "pandas", "numpy", "file", or a backend of narwhals such as "polars".
 
-    time:  the time column; None: the index, or none. id, value: the other columns of a long table; None: it is wide.
-           Of a file, these are the names that the caller gave.
+    time:  the time column, or the columns that make a date; None: the index, or none. id, value: the other columns of a
+           long table; None: it is wide. Of a file, these are the names that the caller gave.
     dayfirst: whether dates in text were read with the day first; None: both readings are the same.
     whole: the channels whose names were whole numbers; inside, all names are text.
+    header, decimal: of a text file, see `open_table`. tz: the zone given for dates without one.
+    freq, start: the step and the first date given for rows without dates.
+    left_out: columns that are no channels, and why; they are left out of later tables, too.
+    categories: text covariates and their values, each of which is a column, "wind=N".
     """
 
     kind: str = "pandas"
-    time: str | None = None
+    time: str | Sequence[str] | None = None
     id: str | None = None
     value: str | None = None
     dayfirst: bool | None = None
     whole: Sequence[str] = ()
+    header: int | str | None = "infer"
+    decimal: str | None = None
+    tz: str | None = None
+    freq: str | None = None
+    start: str | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def render(self, point: pd.DataFrame, bounds: Mapping[str, pd.DataFrame]) -> Any:
         """Return the forecast as the caller's kind of table; `bounds` are named "lo-80", from lowest to highest.
@@ -54,7 +65,7 @@ class Layout:
             return _wide(point, bounds)
         frame = _wide(point, bounds) if self.id is None else self._long(point, bounds)
         if self.id is None and self.time is not None:
-            frame = frame.rename_axis(self.time).reset_index()
+            frame = frame.rename_axis(self.time if isinstance(self.time, str) else "time").reset_index()
         return frame if self.kind == "pandas" else to_native(frame, self.kind)
 
     def _long(self, point: pd.DataFrame, bounds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -100,15 +111,34 @@ def _narwhals(what: str) -> Any:
         ) from error
 
 
+CONVERSIONS = {
+    "polars.LazyFrame": "data.collect()",
+    "polars.Series": "data.to_frame()",
+    "xarray.DataArray": "data.to_pandas()",
+    "xarray.Dataset": "data.to_dataframe()",
+    "torch": "data.numpy()",
+    "builtins.dict": "pandas.DataFrame(data)",
+    "builtins.list": "numpy.asarray(data)",
+}
+"""Package, or package and type, of what is no table -> the call that makes one of it."""
+
+
 def from_native(data: object) -> tuple[pd.DataFrame, str]:
     """Return any eager frame as a pandas frame, and its backend; column by column, so that pyarrow is not needed."""
     if isinstance(data, pd.DataFrame):
         return data, "pandas"
-    kind = f"{type(data).__module__.split('.')[0]}.{type(data).__name__}"
-    refusal = InputError(
-        f"cannot read a table from {kind}; give a DataFrame (pandas, polars), a numpy array or the path of a file"
+    if isinstance(data, pd.Series):
+        return data.to_frame("value" if data.name is None else data.name), "pandas"
+    package = type(data).__module__.split(".")[0]
+    kind = f"{package}.{type(data).__name__}"
+    conversion = next((line for name, line in CONVERSIONS.items() if name in (kind, package)), None)
+    remedy = (
+        f"convert it with {conversion}"
+        if conversion
+        else "give a DataFrame (pandas, polars), a numpy array or the path of a file"
     )
-    if type(data).__module__.split(".")[0] in ("builtins", "torch"):
+    refusal = InputError(f"cannot read a table from {kind}; {remedy}")
+    if conversion or package == "builtins":
         raise refusal
     nw = _narwhals(f"a table of type {kind}")
     try:

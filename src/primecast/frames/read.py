@@ -1,128 +1,256 @@
 """Reading: from a file, a frame or an array to a wide pandas frame and its layout.
 
-CSV, Parquet, pandas, polars, numpy ──open_table──> wide frame (time x channels), not yet checked, + Layout
+CSV, Parquet, Excel, pandas, polars, numpy ──open_table──> OpenTable: wide frame (time x channels), not yet checked
 long frame (unique_id, ds, y) ──widen──> wide frame ──lengthen──> long frame
+
+`files` reads files, `time_columns` finds the time, `columns` the channels.
 """
 
-import io
-from dataclasses import replace
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from primecast.data.formats import uncompressed
-from primecast.errors import InputError, format_list, unknown
-from primecast.frames.dates import holds_dates, read_dates
+from primecast.errors import InputError, format_list, stamp
+from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, existing
+from primecast.frames.dates import frequency_in_words, on_one_grid, read_dates
+from primecast.frames.files import path_of, read_file
 from primecast.frames.layouts import FILE, Layout, from_native
-from primecast.frames.validate import LONG_COLUMNS, check_columns
+from primecast.frames.time_columns import dated_from, find_time, set_time
+from primecast.frames.validate import LONG_COLUMNS, check_columns, describe_gaps
 
-TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
+
+class ColumnsLeftOutWarning(UserWarning):
+    """Some columns of a table are no channels, or may be none; the caller did not say so."""
 
 
-def read_table(
-    path: Path | str,
-    *,
-    id: str | None = None,
-    time: str | None = None,
-    value: str | None = None,
-    dayfirst: bool | None = None,
-) -> pd.DataFrame:
-    """Return a CSV file (may be .gz or .xz) or a Parquet file as a wide frame in the file's order; see `open_table`.
+@dataclass(frozen=True, eq=False)
+class OpenTable:
+    """A table that was read. frame: wide, not yet checked. source: what messages call it.
 
-    The header decides between comma, semicolon (then also decimal commas) and tab. The time column is the one named
-    `time`; else one with a usual name, such as date or ds; else the first text column that holds dates. A nameless
-    column that only numbers the rows, as pandas writes it, is dropped.
+    remarks: how the file was written. kept: what is worth saying of a channel that may be none.
     """
-    return open_table(Path(path), id=id, time=time, value=value, dayfirst=dayfirst)[0]
+
+    frame: pd.DataFrame
+    layout: Layout
+    source: str = "the frame"
+    remarks: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    def describe(self, *, missing: str = "error") -> str:
+        """Return two lines: rows, step, first and last row; channels, gaps, what was left out and why."""
+        index = self.frame.index
+        ends = f", from {stamp(index.min())} to {stamp(index.max())}" if len(index) else ""
+        time = f"time column {index.name!r}" if isinstance(index, pd.DatetimeIndex) and index.name is not None else None
+        if not isinstance(self.layout.time, str | None):
+            time = f"time from {', '.join(self.layout.time)}"
+        elif self.layout.start is not None:
+            time = f"dated from {self.layout.start}"
+        remarks = ", ".join(part for part in (time, *self.remarks) if part)
+        said = [describe_gaps(self.frame, missing=missing), *self.doubts()]
+        return (
+            f"{self.source}: {len(index)} rows, {frequency_in_words(index)}{ends}{f' ({remarks})' if remarks else ''}\n"
+            f"{len(self.frame.columns)} channels: {format_list(self.frame.columns)}; {'; '.join(said)}"
+        )
+
+    def doubts(self, *, asked: bool = True) -> list[str]:
+        """Return what was left out, grouped by why, and what was kept though it may be no channel.
+
+        asked: with the columns that the caller left out.
+        """
+        reasons: dict[str, list[str]] = {}
+        for name, why in self.layout.left_out.items():
+            if asked or not (why == AS_ASKED or name == "Unnamed: 0"):  # as pandas writes it
+                reasons.setdefault(why, []).append(name)
+        left = [f"{format_list(names)} ({why})" for why, names in reasons.items()]
+        return [
+            *([f"left out: {', '.join(left)}"] if left else []),
+            *([f"kept: {', '.join(self.kept)}"] if self.kept else []),
+        ]
+
+    def say(self, *, missing: str, shown: bool) -> None:
+        """Print the two lines on stderr; if they are not to be shown, warn of columns left out without being asked."""
+        if shown:
+            sys.stderr.write(f"{self.describe(missing=missing)}\n")
+        else:
+            self.warn()
+
+    def warn(self) -> None:
+        """Warn of columns that were left out, or kept, without being asked for."""
+        if doubts := self.doubts(asked=False):
+            warnings.warn(
+                f"of {self.source} {'; '.join(doubts)}; choose with columns=[...] or drop=[...]",
+                ColumnsLeftOutWarning,
+                stacklevel=3,
+            )
+
+
+def read_table(path: Path | str, **options: Any) -> pd.DataFrame:
+    """Return a CSV (may be .gz or .xz), Parquet, Feather or Excel file as a wide frame in the file's order.
+
+    options: as for `open_table`. Of a text file encoding, separator and decimal sign are found. The time column is the
+    one named `time`; else one with a usual name, such as date or ds; else the first text column that holds dates; else
+    columns named year, month, day, hour. Columns that are no channels are left out, with a ColumnsLeftOutWarning.
+    """
+    table = open_table(Path(path), **options)
+    table.warn()
+    return table.frame
 
 
 def open_table(
     data: object,
     *,
     id: str | None = None,
-    time: str | None = None,
+    time: str | Sequence[str] | None = None,
     value: str | None = None,
     dayfirst: bool | None = None,
-) -> tuple[pd.DataFrame, Layout]:
-    """Return the data as a wide pandas frame, not yet checked, and its layout.
+    columns: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] = (),
+    header: int | str | None = "infer",
+    decimal: str | None = None,
+    freq: str | None = None,
+    start: str | None = None,
+    tz: str | None = None,
+    covariates: Sequence[str] = (),
+) -> OpenTable:
+    """Return the data as a wide pandas frame, not yet checked, with its layout.
 
-    data:  a DataFrame of pandas or polars, the path of a CSV or Parquet file, an array (rows, channels).
+    data:  a DataFrame of pandas or polars, a Series, the path of a CSV, Parquet, Feather or Excel file, an array (rows,
+           channels), or a table that is open already.
     id, time, value: columns of a long table, by default unique_id, ds and y; a table with all three of these columns is
-           long. `time` alone is the time column of a wide table; by default a wide frame that has no DatetimeIndex
-           takes its one column of dates, if it has one.
+           long. `time` alone is the time column of a wide table, or several that make a date (year, month, day, hour);
+           by default a wide frame that has no DatetimeIndex takes its one column of dates, if it has one.
     dayfirst: whether 05/02/2024 is 5 February; needed only where no row decides it, see `primecast.frames.dates`.
+    columns, drop: the channels to keep, or to leave out, by name; a text may hold several between commas.
+    header: None for a file whose first row is data; 0 if its names look like data.
+    decimal: the decimal sign of a text file, "." or ","; needed only where no cell decides it.
+    freq, start: step and first date of rows that have no dates, "h" and "2024-01-31".
+    tz:    the zone of dates that have none, "Europe/Berlin"; hours that a change to winter time repeats are told apart.
+    covariates: columns that are kept whatever they look like; those of text are encoded, see `columns`.
     """
-    if isinstance(data, np.ndarray):
-        return _read_array(data), Layout(kind="numpy")
-    from_file = isinstance(data, str | Path)
-    frame, kind = (_read_file(Path(str(data))), FILE) if from_file else from_native(data)
-    check_columns(frame)
-    given = Layout(kind=kind, id=id, time=time, value=value)
-    if id is not None or value is not None or set(frame.columns) >= LONG_COLUMNS:
-        found = Layout(kind=kind, id=id or "unique_id", time=time or "ds", value=value or "y")
-        wide, dayfirst = _widen(frame, found, dayfirst=dayfirst, source=str(data) if from_file else "the long frame")
-    else:
-        found = replace(given, time=_time_column(frame, time, path=str(data) if from_file else None))
-        wide, dayfirst = _set_time_index(frame, found.time, dayfirst, source=str(data) if from_file else "the frame")
-    whole = [str(name) for name in wide.columns if _is_whole(name)]
-    return wide, replace(given if from_file else found, dayfirst=dayfirst, whole=whole)
+    if isinstance(data, OpenTable):
+        return data
+    given = Layout(
+        id=id, time=time, value=value, dayfirst=dayfirst, header=header, decimal=decimal, freq=freq, start=start, tz=tz
+    )
+    with _whole_characters():
+        return _opened(data, given, columns=columns, drop=drop, covariates=covariates)
 
 
-def reopen_table(data: object, layout: Layout) -> tuple[pd.DataFrame, Layout]:
-    """Open a table given later than the one of `layout`: its names apply, to a frame only if it has such columns."""
-    long = {"id": layout.id, "time": layout.time, "value": layout.value}
+def _opened(
+    data: object,
+    given: Layout,
+    *,
+    columns: str | Sequence[str] | None,
+    drop: str | Sequence[str],
+    covariates: Sequence[str],
+) -> OpenTable:
+    table, long = _open(data, given)
+    choice = Choice(table.frame, left_out=dict(table.layout.left_out))
+    if drop:
+        choice.leave_out(existing(drop, choice.frame.columns, what="column to drop"), AS_ASKED)
+    choose_columns(choice, columns=columns, covariates=covariates, measured=long or table.layout.kind == "numpy")
+    layout = replace(table.layout, left_out=choice.left_out, categories=choice.categories)
+    return replace(table, frame=choice.frame, layout=_with_whole(layout, choice.frame), kept=tuple(choice.kept))
+
+
+def reopen_table(data: object, layout: Layout, *, start: str | None = None) -> tuple[pd.DataFrame, Layout]:
+    """Open a table given later than the one of `layout`: what is known of that one applies, and its choice of columns.
+
+    Names of columns apply to a frame only if it has such columns. start: the first date of rows without dates.
+    """
+    given = replace(layout, id=None, time=None, value=None, start=start)
+    names: dict[str, Any] = {"id": layout.id, "time": layout.time, "value": layout.value}
     columns = set(getattr(data, "columns", ()))
-    names: dict[str, str | None] = {}
     if isinstance(data, str | Path):
-        names = long if layout.kind == FILE else {}
+        given = replace(given, **names) if layout.kind == FILE else given
+        if layout.start is not None and start is None:
+            raise InputError(
+                f"the rows of {data} have no dates; give that of the first row, start='2025-01-31' (in Python to "
+                f"primecast.frames.read_table, with freq={layout.freq!r})"
+            )
     elif layout.kind != FILE and layout.id is not None and {layout.id, layout.time, layout.value} <= columns:
-        names = long
-    elif layout.kind != FILE and layout.time in columns:
-        names = {"time": layout.time}
-    return open_table(data, **names, dayfirst=layout.dayfirst)
+        given = replace(given, **names)
+    elif layout.kind != FILE and layout.time is not None and columns.issuperset(_listed(layout.time)):
+        given = replace(given, time=layout.time)
+    if not isinstance(data, str | Path) or start is None:
+        given = replace(given, freq=None, start=None)
+    with _whole_characters():
+        table, _ = _open(data, given)
+        return choose_again(table.frame, layout.left_out, layout.categories), _with_whole(table.layout, table.frame)
 
 
-def _is_whole(name: object) -> bool:
-    return isinstance(name, int | np.integer) and not isinstance(name, bool)
-
-
-# ---------------------------------------------------------------- files and arrays
-
-
-def _read_file(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise InputError(f"there is no file {str(path)!r}")
-    return _read_parquet(path) if path.suffix in (".parquet", ".pq") else _read_csv(path)
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
+@contextmanager
+def _whole_characters() -> Iterator[None]:
     try:
-        text = uncompressed(path).decode("utf-8-sig")
-        header, _, rest = text.partition("\n")
-        sep = max(",;\t", key=header.count)
-        decimal = "," if sep == ";" and "," in rest.partition("\n")[0] else "."
-        frame = pd.read_csv(io.StringIO(text), sep=sep, decimal=decimal, low_memory=False)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise InputError(f"{path} is not a CSV table: {str(error).strip()}") from error
-
-    nameless = frame.columns[0]
-    if nameless == "Unnamed: 0" and pd.api.types.is_integer_dtype(frame[nameless]) and frame[nameless].is_unique:
-        return frame.drop(columns=nameless)
-    return frame
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(path, engine="pyarrow")
-    except ImportError as error:
+        yield
+    except UnicodeEncodeError as error:
         raise InputError(
-            f"reading {path} needs pyarrow: pip install 'primecast[parquet]', or save it as CSV"
+            f"the table holds half a character (a lone surrogate) in {error.object!r}; correct the text"
         ) from error
-    except (ValueError, OSError, NotImplementedError) as error:  # pyarrow's own errors are kinds of these
-        raise InputError(f"{path} is not a Parquet table: {error}") from error
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _open(data: object, given: Layout) -> tuple[OpenTable, bool]:
+    """Return the table with all its columns but those of the time, and whether it was long."""
+    if isinstance(data, np.ndarray):
+        frame = _read_array(data)
+        if given.start is not None or given.freq is not None:
+            frame = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source="the array")
+        return OpenTable(frame, replace(given, kind="numpy", time=None, id=None, value=None), source="the array"), False
+    remarks: tuple[str, ...] = ()
+    path = path_of(data) if isinstance(data, str | Path) else None
+    if path is not None:
+        frame, form = read_file(path, header=given.header, decimal=given.decimal)
+        given, remarks = replace(given, kind=FILE, decimal=form.decimal), form.remarks
+    else:
+        frame, kind = from_native(data)
+        given = replace(given, kind=kind)
+        _check_names(frame)
+    check_columns(frame)
+    source = "the frame" if path is None else str(path)
+    found, left_out = given, dict[str, str]()
+    long = given.id is not None or given.value is not None or set(frame.columns) >= LONG_COLUMNS
+    if long:
+        found = replace(given, id=given.id or "unique_id", time=given.time or "ds", value=given.value or "y")
+        source = "the long frame" if path is None else source
+        wide, dayfirst = _widen(frame, found, dayfirst=given.dayfirst, tz=given.tz, source=source)
+        others = [name for name in frame.columns if name not in (found.id, found.time, found.value)]
+        left_out = {str(name): "no part of a long table" for name in others}
+    elif given.start is not None or given.freq is not None:
+        wide = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source=source)
+        dayfirst = given.dayfirst
+    else:
+        found = replace(given, time=find_time(frame, given.time, path=None if path is None else str(path)))
+        wide, dayfirst = set_time(frame, found.time, given.dayfirst, tz=given.tz, source=source)
+    several = not isinstance(found.time, str | None)  # of a file, too: it is said, and read alike later
+    layout = replace(found if path is None or several else given, dayfirst=dayfirst, left_out=left_out)
+    return OpenTable(wide, layout, source=source, remarks=remarks), long
+
+
+def _check_names(frame: pd.DataFrame) -> None:
+    """Refuse names that are all fractions: they are the first row of a file without a header."""
+    fraction = re.compile(r"[+-]?\d+\.\d+([eE][+-]?\d+)?(\.\d+)?")  # pandas adds .1 to a name that is there twice
+    if len(frame.columns) and all(fraction.fullmatch(str(name)) for name in frame.columns):
+        raise InputError(
+            f"the columns are named {format_list(frame.columns, most=3)}, like a row of numbers: read the file with "
+            "header=None if it has no names, or rename them"
+        )
+
+
+def _with_whole(layout: Layout, wide: pd.DataFrame) -> Layout:
+    """Return the layout with the names of channels that are whole numbers."""
+    return replace(layout, whole=[str(name) for name in wide.columns if not isinstance(name, str)])
 
 
 def _read_array(data: np.ndarray) -> pd.DataFrame:
@@ -131,43 +259,6 @@ def _read_array(data: np.ndarray) -> pd.DataFrame:
     if data.dtype.kind not in "iufb":
         raise InputError(f"an array must hold numbers, but this one holds {data.dtype}")
     return pd.DataFrame(data, columns=[f"channel {number}" for number in range(data.shape[1])])
-
-
-# ---------------------------------------------------------------- the time column of a wide table
-
-
-def _time_column(frame: pd.DataFrame, time: str | None, *, path: str | None) -> str | None:
-    """Return the name of the time column; None where the index has the time. path: of the file, if it was one."""
-    if time is not None:
-        if time in frame.columns:
-            return time
-        if path is not None:
-            raise unknown(f"time column of {path}", time, frame.columns)
-        raise InputError(f"the frame has no time column {time!r}; its columns are {format_list(frame.columns)}")
-    if isinstance(frame.index, pd.DatetimeIndex):
-        return None
-    text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-    usual = [name for name in text if str(name).strip().lower() in TIME_NAMES]
-    if path is None:
-        dates = [name for name in text if pd.api.types.is_datetime64_any_dtype(frame[name])]
-        found = dates or [name for name in usual if holds_dates(frame[name])]
-        return str(found[0]) if len(found) == 1 else None
-    for name in [*usual, *(name for name in text if name not in usual)]:
-        if holds_dates(frame[name]):
-            return str(name)
-    raise InputError(
-        f"{path} has no time column: no column of text holds dates in all rows "
-        f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00"
-    )
-
-
-def _set_time_index(
-    frame: pd.DataFrame, time: str | None, dayfirst: bool | None, *, source: str
-) -> tuple[pd.DataFrame, bool | None]:
-    if time is None:
-        return frame, None
-    stamps, dayfirst = read_dates(frame, time, dayfirst=dayfirst, source=source)
-    return frame.drop(columns=time).set_axis(stamps, axis="index"), dayfirst
 
 
 # ---------------------------------------------------------------- long tables
@@ -183,10 +274,12 @@ def widen(
 ) -> pd.DataFrame:
     """Return a long frame as a wide one: a column per id, in the order in which ids appear; absent pairs are NaN."""
     layout = Layout(id=id_column, time=time_column, value=value_column)
-    return _widen(df, layout, dayfirst=dayfirst, source="the long frame")[0]
+    return _widen(df, layout, dayfirst=dayfirst, tz=None, source="the long frame")[0]
 
 
-def _widen(df: pd.DataFrame, layout: Layout, *, dayfirst: bool | None, source: str) -> tuple[pd.DataFrame, bool | None]:
+def _widen(
+    df: pd.DataFrame, layout: Layout, *, dayfirst: bool | None, tz: str | None, source: str
+) -> tuple[pd.DataFrame, bool | None]:
     id, time, value = str(layout.id), str(layout.time), str(layout.value)
     for name in (id, time, value):
         if name not in df.columns:
@@ -207,4 +300,8 @@ def _widen(df: pd.DataFrame, layout: Layout, *, dayfirst: bool | None, source: s
             f"keep one, for example with df.drop_duplicates([{id!r}, {time!r}])"
         )
     wide = df.pivot(index=time, columns=id, values=value)
-    return wide[df[id].unique()].rename_axis(columns=None), dayfirst
+    wide = wide[df[id].unique()].rename_axis(columns=None)
+    check_columns(wide)
+    wide, _ = set_time(wide, None, None, tz=tz, source=source)
+    grid = on_one_grid(wide.index)
+    return wide if grid is wide.index else wide.reindex(grid), dayfirst

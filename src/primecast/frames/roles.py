@@ -31,14 +31,22 @@ class Roles:
 
     @classmethod
     def of(cls, columns: Collection[str], *, past: Sequence[str], future: Sequence[str]) -> "Roles":
-        for role, names in (("past", past), ("future", future)):
-            for name in names:
-                if name not in columns:
-                    raise unknown(f"{role} covariate", name, columns)
+        past, future = (
+            [column for name in names for column in cls._columns_of(name, columns, role)]
+            for role, names in (("past", past), ("future", future))
+        )
         targets = tuple(name for name in columns if name not in past and name not in future)
         if not targets:
             raise InputError("all columns are covariates: nothing is left to forecast")
         return cls(targets, tuple(past), tuple(future))
+
+    @staticmethod
+    def _columns_of(name: str, columns: Collection[str], role: str) -> list[str]:
+        """Return the column of a covariate, or those that its text was encoded as, "wind=N"."""
+        found = [name] if name in columns else [column for column in columns if column.startswith(f"{name}=")]
+        if not found:
+            raise unknown(f"{role} covariate", name, columns)
+        return found
 
     @property
     def channels(self) -> tuple[str, ...]:

@@ -18,8 +18,10 @@ from primecast.data.formats import to_numbers
 from primecast.data.windows import Dataset, Ratio, Scaler
 from primecast.errors import InputError, format_list, unknown
 from primecast.frames.dates import (
+    GIVE_ZONE,
     SHORTEST,
     Index,
+    at_clock_change,
     check_kind,
     future_index,
     regular_index,
@@ -38,6 +40,22 @@ LONG_COLUMNS = {"unique_id", "ds", "y"}
 
 class ConstantChannelWarning(UserWarning):
     """Some channels never change; nothing can be learned from them, and their forecast is their constant."""
+
+
+class SilentChannelWarning(UserWarning):
+    """Some channels have no value in the whole look-back; their forecast rests on a value from before it."""
+
+
+def warn_silent_channels(table: "CheckedFrame") -> None:
+    """Warn of channels without any value in these rows, the look-back of a forecast."""
+    silent = table.frame.columns[np.asarray(table.gaps.all(axis=0))]
+    if len(silent):
+        warnings.warn(
+            f"these channels have no value in the last {len(table)} rows, all that the model sees: "
+            f"{format_list(silent)}; their forecast rests on an older value",
+            SilentChannelWarning,
+            stacklevel=3,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +165,16 @@ def check_columns(df: pd.DataFrame) -> None:
             f"column names have {df.columns.nlevels} levels (a MultiIndex), the first {df.columns[0]!r}; make one name "
             "of each, for example with df.columns = [' '.join(map(str, name)) for name in df.columns]"
         )
-    twice = df.columns[df.columns.duplicated()]
+    names: list[object] = list(df.columns)
+    for name in names:
+        if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
+            raise InputError(
+                f"the column name {name!r} is neither text nor a whole number, so it could not be given back; make "
+                "texts of the names with df.columns = df.columns.map(str)"
+            )
+        if isinstance(name, str) and not name.isprintable() and name != name.encode("utf-8", "replace").decode():
+            raise InputError(f"the column name {name!r} holds half a character (a lone surrogate); rename the column")
+    twice = df.columns[df.columns.map(str).duplicated()]
     if len(twice):
         raise InputError(f"column names must differ, but these are repeated: {format_list(twice)}")
 
@@ -165,9 +192,11 @@ def _check_index(df: pd.DataFrame) -> pd.Index:
     twice = index[index.duplicated()].unique()
     what = "time stamps" if isinstance(index, pd.DatetimeIndex) else "row numbers"
     if len(twice):
+        clocks = f"clocks seem to have changed to winter time there: {GIVE_ZONE}"
+        one = "keep one row of each, for example with df[~df.index.duplicated()] or df.groupby(level=0).mean()"
         raise InputError(
-            f"{len(twice)} {what} occur more than once, the first {format_list(twice[:3])}; keep one row of each, "
-            "for example with df[~df.index.duplicated()] or df.groupby(level=0).mean()"
+            f"{len(twice)} {what} occur more than once, the first {format_list(twice[:3])}; "
+            f"{clocks if at_clock_change(twice) else one}"
         )
     if not (index.is_monotonic_increasing or index.is_monotonic_decreasing):
         late = int(np.flatnonzero(index[1:] < index[:-1])[0])

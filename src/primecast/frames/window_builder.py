@@ -21,7 +21,7 @@ from primecast.errors import InputError
 from primecast.frames.dates import future_index, time_features_of, with_length
 from primecast.frames.point_in_time import PointInTimeValues
 from primecast.frames.roles import Roles, shift_future_covariates, shifts
-from primecast.frames.validate import CheckedFrame
+from primecast.frames.validate import CheckedFrame, warn_silent_channels
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +187,7 @@ class WindowBuilder:
     def next(self, table: CheckedFrame, known: Float64[np.ndarray, "h c"]) -> RoleWindows:
         """Return the window of the table's last look-back rows. known: the future covariates after them."""
         seen = table.last(self.lookback)
+        warn_silent_channels(seen)
         future = np.repeat(seen.frame.to_numpy()[-1:], self.horizon, axis=0)
         future[:, len(self.roles.channels) :] = known
         index = seen.frame.index.append(future_index(seen.index, self.horizon))

@@ -1,10 +1,12 @@
-"""Descriptions in words: what a table holds, and numbers, dates and durations as text."""
+"""Descriptions in words: what a table holds, and numbers and durations as text."""
 
 import math
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool
+
+from primecast.errors import stamp
 
 FENCE = 3
 """An outlier is more than so many interquartile ranges below the lower or above the upper quartile of its channel."""
@@ -56,17 +58,6 @@ def percent(fraction: float, form: str = ".1f") -> str:
     ('12.3 %', '-50 %', '-')
     """
     return "-" if math.isnan(fraction) else f"{100 * fraction:{form}} %"
-
-
-def stamp(time: object) -> str:
-    """Return a date as short as possible; a number as it is.
-
-    >>> stamp(pd.Timestamp("2024-01-31")), stamp(pd.Timestamp("2024-01-31 23:00")), stamp(7)
-    ('2024-01-31', '2024-01-31 23:00', '7')
-    """
-    if not isinstance(time, pd.Timestamp):
-        return str(time)
-    return f"{time:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00").removesuffix(":00")
 
 
 def stamps(index: pd.Index) -> list[str]:

@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from primecast.errors import InputError
-from primecast.reporting.describe import FENCE, duration, inspect, number, percent, stamp
+from primecast.errors import InputError, stamp
+from primecast.reporting.describe import FENCE, duration, inspect, number, percent
 from primecast.reporting.summary import FAILURE, concerns, coverage_by_hour, next_values
 from primecast.storage.atomic import write_bytes_atomically
 

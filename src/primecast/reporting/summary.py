@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from primecast.reporting.describe import number, percent, stamp, stamps
+from primecast.errors import stamp
+from primecast.reporting.describe import number, percent, stamps
 
 LEAST_ORIGINS = 10
 """Origins that a comparison of earlier and later errors needs."""

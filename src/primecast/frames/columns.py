@@ -1,0 +1,185 @@
+"""Which columns of a table are channels: those asked for, else the numeric ones that measure something.
+
+Left out, and said, are text, dates, empty columns, numbers of rows and parts of the date. A column that the caller
+names is kept as it is; text that is named as a covariate becomes one column of 0 and 1 for each of its values.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from primecast.errors import InputError, format_list, unknown
+from primecast.frames.dates import holds_dates
+from primecast.frames.files import is_text
+from primecast.frames.time_columns import part_of, split_names
+
+NAMELESS = "unnamed: 0"
+"""What pandas calls a first column without a name, which it writes to number the rows."""
+ROW_NUMBERS = ("no", "no.", "nr", "nr.", "#", "id", "idx", "index", "row", "rownum", "number", "instant", NAMELESS)
+"""Usual names of a column that numbers the rows, in lower case."""
+CALENDAR: dict[str, Callable[[pd.DatetimeIndex], Sequence[pd.Index]]] = {
+    "year": lambda index: [index.year],
+    "month": lambda index: [index.month],
+    "day": lambda index: [index.day],
+    "hour": lambda index: [index.hour],
+    "minute": lambda index: [index.minute],
+    "second": lambda index: [index.second],
+    "weekday": lambda index: [index.day_of_week, index.day_of_week + 1, (index.day_of_week + 1) % 7],
+    "quarter": lambda index: [index.quarter],
+}
+"""Part of the calendar -> its values at these rows, in each way to count them."""
+WEEKDAYS = ("weekday", "dayofweek", "day_of_week", "dow")
+MOST_CATEGORIES = 100
+SHORTEST_COUNT = 10
+"""Rows that a column must count before it is said, and rows that tell dates from other text."""
+AS_ASKED = "as asked"
+
+
+@dataclass
+class Choice:
+    """The columns that become channels. left_out: name -> why. kept: what is worth saying of a channel.
+
+    categories: text covariate -> its values, each of which is a column now.
+    """
+
+    frame: pd.DataFrame
+    left_out: dict[str, str] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
+    categories: dict[str, list[str]] = field(default_factory=dict)
+
+    def leave_out(self, names: Sequence[object], why: str) -> None:
+        self.left_out |= {str(name): why for name in names}
+        self.frame = self.frame.drop(columns=list(names))
+
+
+def choose_columns(
+    choice: Choice, *, columns: Sequence[str] | str | None, covariates: Sequence[str], measured: bool = False
+) -> None:
+    """Leave out what is no channel, or all but `columns` and the covariates. measured: all columns are channels."""
+    frame = choice.frame
+    wanted = list(covariates)
+    if columns is not None:
+        wanted += [str(name) for name in existing(columns, frame.columns, what="column")]
+        choice.leave_out([name for name in frame.columns if str(name) not in wanted], AS_ASKED)
+    for name in () if measured else list(choice.frame.columns):
+        column = choice.frame[name]
+        if str(name) in covariates and _why_not(column) == "text":
+            encode(choice, name, None)
+        elif str(name) not in wanted and (why := _why_not(column) or _in_date(name, column)):
+            choice.leave_out([name], why)
+        elif str(name) not in wanted and (said := _doubtful(name, column)):
+            choice.kept.append(said)
+    if choice.left_out and not len(choice.frame.columns):
+        reasons = [f"{name} ({why})" for name, why in choice.left_out.items()]
+        raise InputError(
+            f"no column is left to forecast; left out: {format_list(reasons)}; name some with columns=[...]"
+        )
+
+
+def existing(given: str | Sequence[str], columns: Sequence[object] | pd.Index, *, what: str) -> list[object]:
+    """Return the columns of these names; refuse a name that is none of them."""
+    names = split_names(given, list(columns))
+    for name in names:
+        if name not in columns:
+            raise unknown(what, name, columns)
+    return names
+
+
+# ---------------------------------------------------------------- what is no channel
+
+
+def _why_not(column: "pd.Series[str]") -> str | None:
+    """Return why a column cannot be a channel; None where it can, or where `validate` is to name the bad cell."""
+    if len(column) and column.isna().all():
+        return "empty"
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return "dates"
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return "text"
+    if not is_text(column) or not len(column):
+        return None
+    cells = column.dropna()
+    if not cells.map(lambda cell: isinstance(cell, str)).all():
+        return None
+    if pd.to_numeric(cells, errors="coerce").notna().any():
+        return None
+    return "dates" if holds_dates(cells.head(SHORTEST_COUNT)) else "text"
+
+
+def _in_date(name: object, column: "pd.Series[int]") -> str | None:
+    """Return that a column numbers the rows or repeats a part of the date, if its name and its values say so."""
+    numbers = _whole_numbers(column)
+    if numbers is None:
+        return None
+    steps = np.diff(numbers)
+    plain = str(name).strip().lower()
+    if plain in ROW_NUMBERS and ((steps > 0).all() or (steps < 0).all() or (plain == NAMELESS and column.is_unique)):
+        return "numbers the rows"
+    part = "weekday" if plain in WEEKDAYS else part_of(name) or plain
+    if part not in CALENDAR or not isinstance(column.index, pd.DatetimeIndex):
+        return None
+    same = any(np.array_equal(values, numbers) for values in CALENDAR[part](column.index))
+    return "part of the date" if same else None
+
+
+def _doubtful(name: object, column: "pd.Series[int]") -> str | None:
+    """Return what is to be said of a numeric column that may be no measurement."""
+    numbers = _whole_numbers(column)
+    if numbers is None:
+        return None
+    if len(numbers) >= SHORTEST_COUNT and (np.diff(numbers) == 1).all():
+        return f"{name} counts the rows by one"
+    return f"{name} is named like a part of the date" if part_of(name) in CALENDAR else None
+
+
+def _whole_numbers(column: "pd.Series[int]") -> np.ndarray | None:
+    """Return a column of whole numbers, none missing."""
+    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    if not numeric or pd.api.types.is_complex_dtype(column) or not len(column):
+        return None
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers if (np.isfinite(numbers) & (numbers == np.floor(numbers))).all() else None
+
+
+# ---------------------------------------------------------------- text as columns of 0 and 1
+
+
+def encode(choice: Choice, name: object, categories: Sequence[str] | None) -> None:
+    """Replace a column of text by one column for each of its values, "wind=N"; a missing text is missing in all.
+
+    categories: the values it had in the first table; None: this is the first.
+    """
+    column = choice.frame[name]
+    cells = column.where(column.isna(), column.astype(str).str.strip())
+    found = sorted(cells.dropna().unique())
+    if categories is None and len(found) > MOST_CATEGORIES:
+        raise InputError(f"covariate {name!r} has {len(found)} different texts; at most {MOST_CATEGORIES} can be used")
+    values = found if categories is None else list(categories)
+    for text in found:
+        if text not in values:
+            raise unknown(f"value of {name!r}", text, values)
+    columns: dict[object, pd.Series[float]] = {}
+    for other in choice.frame.columns:
+        if other == name:
+            columns |= {
+                f"{name}={text}": (cells == text).astype(float).where(cells.notna().to_numpy()) for text in values
+            }
+        else:
+            columns[other] = choice.frame[other]
+    encoded = pd.DataFrame(columns, index=choice.frame.index)
+    encoded.attrs = choice.frame.attrs
+    choice.frame = encoded
+    choice.categories[str(name)] = values
+
+
+def choose_again(
+    frame: pd.DataFrame, left_out: Mapping[str, str], categories: Mapping[str, Sequence[str]]
+) -> pd.DataFrame:
+    """Return a later table without the columns that were left out of the first, and with its text encoded alike."""
+    choice = Choice(frame.drop(columns=[name for name in frame.columns if str(name) in left_out]))
+    for name, values in categories.items():
+        if name in choice.frame.columns:
+            encode(choice, name, values)
+    return choice.frame

@@ -1,0 +1,205 @@
+"""The time of a wide table: its index, a column of dates, several columns that make a date, or a start and a step.
+
+date                       one column: named by the caller, by a usual name, or the first column of dates
+year, month, day, hour     numbers that make a date, or a column of days beside its hours
+start, freq                rows without dates: dated from there
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from primecast.errors import InputError, format_list, unknown
+from primecast.frames.dates import holds_dates, read_dates
+
+TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
+PARTS = {
+    "year": ("year", "yr"),
+    "month": ("month", "mon", "mnth"),
+    "day": ("day",),
+    "hour": ("hour", "hr"),
+    "minute": ("minute",),
+    "second": ("second",),
+}
+"""Part of a date -> usual names of its column, in lower case."""
+CLOCK = tuple(PARTS)[3:]
+
+
+def part_of(name: object) -> str | None:
+    """Return which part of a date a column is named after."""
+    plain = str(name).strip().lower()
+    return next((part for part, names in PARTS.items() if plain in names), None)
+
+
+# ---------------------------------------------------------------- finding it
+
+
+def split_names(given: str | Sequence[str], columns: Sequence[object]) -> list[object]:
+    """Return the columns of these names; a text may hold several names between commas, "year,month".
+
+    A column whose name is a whole number is found by its text.
+    """
+    known = {str(name): name for name in reversed(list(columns))}
+    texts = [given] if isinstance(given, str) else list(given)
+    names = [
+        part for one in texts for part in ([one] if one in columns or one in known else map(str.strip, one.split(",")))
+    ]
+    return [name if name in columns else known.get(str(name), name) for name in names]
+
+
+def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: str | None) -> str | list[str] | None:
+    """Return the name of the time column, or of several; None where the index has the time.
+
+    path: of the file, if it was one; a file must have a time.
+    """
+    if time is not None:
+        names = split_names(time, list(frame.columns))
+        for name in names:
+            if name not in frame.columns:
+                if path is not None:
+                    raise unknown(f"time column of {path}", name, frame.columns)
+                raise InputError(f"the frame has no time column {name!r}; its columns are {format_list(frame.columns)}")
+        single = len(names) == 1 and part_of(names[0]) != "year"
+        return str(names[0]) if single else [str(name) for name in names]
+    if isinstance(frame.index, pd.DatetimeIndex):
+        return None
+    found = _find_date(frame, searched=path is not None)
+    if found is not None:
+        return _with_clock(frame, found)
+    parts = {part: str(name) for name in reversed(frame.columns) if _counts(frame[name]) and (part := part_of(name))}
+    if {"year", "month"} <= set(parts) and ("day" in parts or not set(CLOCK) & set(parts)):
+        return [parts[part] for part in PARTS if part in parts]
+    if path is None:
+        return None
+    raise InputError(
+        f"{path} has no time column: no column of text holds dates in all rows "
+        f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00, or date the rows with "
+        "freq='h', start='2024-01-31'"
+    )
+
+
+def _find_date(frame: pd.DataFrame, *, searched: bool) -> str | None:
+    """Return the column of dates. searched: of all text columns the first that holds dates is taken."""
+    text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    usual = [name for name in text if str(name).strip().lower() in TIME_NAMES]
+    if not searched:
+        dates = [name for name in text if pd.api.types.is_datetime64_any_dtype(frame[name])]
+        found = dates or [name for name in usual if holds_dates(frame[name])]
+        return str(found[0]) if len(found) == 1 else None
+    ordered = [*usual, *(name for name in text if name not in usual)]
+    return next((str(name) for name in ordered if not _is_clock(frame[name]) and holds_dates(frame[name])), None)
+
+
+def _with_clock(frame: pd.DataFrame, date: str) -> str | list[str]:
+    """Return the column of dates, followed by that of the time of day where dates repeat and there is one."""
+    if date not in frame.columns or frame[date].is_unique:
+        return date
+    clocks = [str(name) for name in frame.columns if str(name).strip().lower() == "time" and _is_clock(frame[name])]
+    hours = [str(name) for name in frame.columns if part_of(name) in CLOCK and _counts(frame[name])]
+    hours.sort(key=lambda name: CLOCK.index(str(part_of(name))))
+    return [date, *(clocks[:1] or hours)] if clocks or hours else date
+
+
+def _counts(column: "pd.Series[int]") -> bool:
+    """Return whether the column holds whole numbers from 0 on."""
+    if not pd.api.types.is_numeric_dtype(column) or not len(column) or pd.api.types.is_complex_dtype(column):
+        return False
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return bool(((numbers >= 0) & np.isfinite(numbers) & (numbers == np.floor(numbers))).all())
+
+
+def _is_clock(column: "pd.Series[str]") -> bool:
+    """Return whether the first row holds a time of day, 18:00 or 18.00.00."""
+    return bool(len(column) and re.fullmatch(r"\d{1,2}[:.]\d{2}([:.]\d{2})?", str(column.iloc[0]).strip()))
+
+
+# ---------------------------------------------------------------- reading it
+
+
+def set_time(
+    frame: pd.DataFrame, time: str | Sequence[str] | None, dayfirst: bool | None, *, tz: str | None, source: str
+) -> tuple[pd.DataFrame, bool | None]:
+    """Return the frame with its time as the index, in the zone `tz` if one is given, and whether the day came first."""
+    stamps: pd.Index
+    if time is None:
+        stamps, dayfirst = frame.index, None
+    elif isinstance(time, str):
+        stamps, dayfirst = read_dates(frame, time, dayfirst=dayfirst, source=source)
+        frame = frame.drop(columns=time)
+    else:
+        names = split_names(time, list(frame.columns))
+        stamps, dayfirst = _combine(frame, names, dayfirst, source=source)
+        frame = frame.drop(columns=names)
+    if tz is not None:
+        stamps = _in_zone(stamps, tz, source=source)
+    return frame.set_axis(stamps, axis="index"), dayfirst
+
+
+def _combine(
+    frame: pd.DataFrame, names: list[object], dayfirst: bool | None, *, source: str
+) -> tuple[pd.DatetimeIndex, bool | None]:
+    """Return the dates that several columns make: numbers named after parts of a date, or a day and a time of day."""
+    numbers = [name for name in names if pd.api.types.is_numeric_dtype(frame[name])]
+    given = {part_of(name): frame[name] for name in numbers}
+    others = [name for name in names if name not in numbers]
+    if None in given or len(given) < len(numbers) or not (others or "year" in given):
+        raise InputError(
+            f"the columns {format_list(names)} of {source} make no date: give one column of dates, or numbers named "
+            f"{', '.join(PARTS)}, from the year on"
+        )
+    for name in numbers:
+        if not _counts(frame[name]):
+            raise InputError(f"column {name!r} of {source} must hold whole numbers to be part of a date")
+    if others:
+        first, *clock = [frame[name] for name in others]
+        text = first.astype(str)
+        for one in clock:
+            text = text + " " + _colons(one.astype(str).str.strip())
+        days, dayfirst = read_dates(text.rename("time").to_frame(), "time", dayfirst=dayfirst, source=source)
+    else:
+        parts = {part: given.get(part, 1) for part in ("year", "month", "day")}
+        dates = pd.to_datetime(pd.DataFrame(parts, index=frame.index), errors="coerce")
+        if dates.isna().any():
+            row = frame[names].iloc[int(dates.isna().argmax())].to_dict()
+            raise InputError(f"{row} in {source} is no date")
+        days = pd.DatetimeIndex(dates)
+    for part in CLOCK:  # added, so that hours from 1 to 24 are the ends of hours
+        if part in given:
+            days = days + pd.to_timedelta(given[part].to_numpy(dtype=np.float64), unit=part)  # type: ignore[call-overload]
+    return pd.DatetimeIndex(days, name="time"), dayfirst
+
+
+def _colons(clock: "pd.Series[str]") -> "pd.Series[str]":
+    return clock.str.replace(".", ":", regex=False) if _is_clock(clock) else clock
+
+
+def _in_zone(stamps: pd.Index, tz: str, *, source: str) -> pd.DatetimeIndex:
+    if not isinstance(stamps, pd.DatetimeIndex):
+        raise InputError(f"tz={tz!r} was given, but the rows of {source} have no dates")
+    try:
+        if stamps.tz is not None:
+            return stamps.tz_convert(tz)
+        return stamps.tz_localize(tz, ambiguous="infer")
+    except (KeyError, ValueError, TypeError, OverflowError) as error:  # ValueError: times that do not exist, or twice
+        what = error.args[0] if isinstance(error, KeyError) else str(error).partition("\n")[0]
+        raise InputError(f"the times of {source} cannot be read in the zone {tz!r}: {what}") from error
+
+
+def dated_from(
+    frame: pd.DataFrame, *, start: str | None, freq: str | None, tz: str | None, source: str
+) -> pd.DataFrame:
+    """Return rows without dates as rows from `start` on in steps of `freq`."""
+    if start is None or freq is None:
+        raise InputError(
+            f"freq={freq!r} and start={start!r} were given; rows without dates need both, such as freq='h' and "
+            "start='2024-01-31'"
+        )
+    if isinstance(frame.index, pd.DatetimeIndex):
+        raise InputError(f"{source} has dates already; leave out freq and start")
+    try:
+        index = pd.date_range(start, periods=len(frame), freq=freq, tz=tz, name="time")
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"rows cannot be dated with freq={freq!r} and start={start!r}: {error}") from error
+    return frame.set_axis(index, axis="index")

@@ -1,0 +1,467 @@
+"""Tables as people have them: separators, signs, encodings, dates in several columns; each is read right or refused."""
+
+import gzip
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primecast.cli.app import main
+from primecast.data import formats
+from primecast.errors import InputError
+from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.intervals import check_levels
+from primecast.frames.files import numbers_in_text
+from primecast.frames.read import ColumnsLeftOutWarning, OpenTable, open_table, read_table
+from primecast.frames.validate import SilentChannelWarning, validate
+
+ROWS = 101
+QUICK: dict[str, Any] = {"horizon": 3, "lookback": 11, "epochs": 1, "model": "dlinear", "progress": "off"}
+
+
+def hourly(rows: int = ROWS, start: str = "2024-01-28", **options: Any) -> pd.DataFrame:
+    values = np.random.default_rng(5).normal(size=(rows, 2)).round(3)
+    return pd.DataFrame(values, index=pd.date_range(start, periods=rows, freq="h", **options), columns=["a", "b"])
+
+
+def opened(folder: Path, content: str | bytes, name: str = "plant.csv", **options: Any) -> OpenTable:
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return open_table(folder / name, **options)
+
+
+# ---------------------------------------------------------------- separators, signs, encodings
+
+
+@pytest.mark.parametrize("sep", [",", ";", "\t", "|", " ", "   "])
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_separators_and_decimal_signs_are_found(sep: str, decimal: str, tmp_path: Path) -> None:
+    if sep == decimal:
+        return
+    rows = [sep.join([f"{stamp:%Y-%m-%dT%H:%M}", *(f"{x}".replace(".", decimal) for x in row)])
+            for stamp, row in zip(hourly().index, hourly().to_numpy(), strict=True)]  # fmt: skip
+    table = opened(tmp_path, "\n".join([sep.join(["when", "a", "b"]), *rows]))
+    pd.testing.assert_frame_equal(table.frame, hourly(), check_names=False, check_freq=False)
+    assert table.layout.decimal == decimal
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers", "options"),
+    [
+        (['" 1,234.5 "', '"2,000.25"', '" 17"'], [1234.5, 2000.25, 17], {}),
+        (['"1.234,5"', '"2.000,25"', '"17"'], [1234.5, 2000.25, 17], {}),
+        (['"12,5"', '"1,25"', '"1"'], [12.5, 1.25, 1], {}),
+        (['"0,125"', '"1,250"', '"1"'], [0.125, 1.25, 1], {}),
+        (["1 234.5", "12 000", "1"], [1234.5, 12000, 1], {}),
+        (["1'234.5", "12'000", "?"], [1234.5, 12000, np.nan], {}),
+        (['"1,234"', '"2,345"', '"7,000"'], [1234, 2345, 7000], {"decimal": "."}),
+        (['"1,234"', '"2,345"', '"7,000"'], [1.234, 2.345, 7], {"decimal": ","}),
+    ],
+)
+def test_padded_and_grouped_numbers_are_numbers(
+    cells: list[str], numbers: list[float], options: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = [f"2024-01-0{day},{cell}" for day, cell in enumerate(cells, 1)]
+    np.testing.assert_array_equal(opened(tmp_path, "\n".join(["date,a", *rows]), **options).frame["a"], numbers)
+
+
+def test_a_comma_that_may_be_either_sign_is_refused(tmp_path: Path) -> None:
+    rows = "\n".join(f'2024-01-0{day},"{day},234"' for day in range(1, 6))
+    message = r"'1,234' in column 'a' of .* may be 1234 or 1.234, .*choose with decimal='.' or decimal=','"
+    with pytest.raises(InputError, match=message):
+        opened(tmp_path, f"date,a\n{rows}")
+    fractions = "\n".join(f'2024-01-0{day},"{day},234",0.5' for day in range(1, 6))
+    assert opened(tmp_path, f"date,a,b\n{fractions}").frame["a"].iloc[0] == 1234
+    with pytest.raises(InputError, match="unknown decimal sign ';'"):
+        read_table(tmp_path / "plant.csv", decimal=";")
+
+
+@given(st.lists(st.floats(-1e9, 1e9).map(lambda x: round(x, 3)) | st.none(), min_size=1, max_size=13), st.booleans())
+def test_numbers_in_text_come_back_whatever_their_signs(values: list[float | None], commas: bool) -> None:
+    def written(value: float | None) -> str:
+        text = "NA" if value is None else f" {value:,.3f} "
+        return text.translate(str.maketrans(",.", ".,")) if commas else text
+
+    column = pd.Series([written(value) for value in values], dtype=object)
+    found = numbers_in_text(column, decimal="," if commas else ".")
+    if any(value is not None for value in values):
+        np.testing.assert_allclose(found.to_numpy(float), np.array(values, dtype=float), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("utf-8", ""), ("utf-8-sig", ""), ("utf-16", "UTF-16"), ("utf-16-le", "UTF-16"), ("latin-1", "Latin-1")],
+)
+def test_encodings_are_found_and_said(encoding: str, said: str, tmp_path: Path) -> None:
+    table = opened(tmp_path, "date,Größe °C\n2024-01-01,1.5\n2024-01-02,2.5\n2024-01-03,0.5\n".encode(encoding))
+    assert list(table.frame.columns) == ["Größe °C"]
+    assert (f"read as {said}" in table.describe()) is bool(said)
+
+
+def test_trailing_separators_and_empty_rows_are_left_out_and_said(tmp_path: Path) -> None:
+    table = opened(tmp_path, "date;a;;\n2024-01-01;1,5;;\n2024-01-02;2,5;;\n2024-01-03;0,5;;\n;;;\n;;;\n")
+    assert list(table.frame.columns) == ["a"] and len(table.frame) == 3
+    assert "2 empty rows left out" in table.describe() and "Unnamed: 2, Unnamed: 3 (empty)" in table.describe()
+    assert opened(tmp_path, "date,a\n2024-01-01,1.5,\n2024-01-02,2.5,\n").frame["a"].tolist() == [1.5, 2.5]
+    rows = "".join(f'"{row}" 2024-01-0{row} 0.{row}\n' for row in range(1, 6))  # as R writes it: a header one shorter
+    assert opened(tmp_path, f'"date" "a"\n{rows}').frame["a"].tolist() == [0.1, 0.2, 0.3, 0.4, 0.5]
+
+
+def test_what_a_packed_file_unpacks_to_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MOST_BYTES", 1 << 16)
+    with pytest.raises(InputError, match="plant.csv.gz unpacks to more than 65536 bytes, .*unpack it first"):
+        opened(tmp_path, gzip.compress(b"date,a\n" + b"2024-01-01,1\n" * (1 << 20)), name="plant.csv.gz")
+
+
+# ---------------------------------------------------------------- other files
+
+
+@pytest.mark.parametrize(("ending", "package"), [("parquet", "pyarrow"), ("feather", "pyarrow"), ("xlsx", "openpyxl")])
+def test_other_files_are_read_by_pandas(
+    ending: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(package)
+    path, frame = tmp_path / f"plant.{ending}", hourly().rename_axis("date").reset_index()
+    getattr(frame, f"to_{'excel' if ending == 'xlsx' else ending}")(path)
+    pd.testing.assert_frame_equal(read_table(path), hourly(), check_names=False, check_freq=False)
+    path.write_bytes(b"neither")
+    with pytest.raises(InputError, match=rf"plant.{ending} is not an? \w+ table"):
+        read_table(path)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"needs {package}: pip install 'primecast\[\w+\]', or save it as CSV"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("date,a\n2024-01-01,1\n", r"'date,a.n2024-01-01,1.n'... .20 characters. is no path but looks like the text"),
+        ("x" * 5000, r"\(5000 characters\) is no path"),
+        ("\ud800.csv", r"there is no file '\\ud800.csv'"),
+        (".", "'.' is a folder; give the path of a table"),
+        ("/dev/null", "'/dev/null' is no regular file"),
+    ],
+)
+def test_what_is_no_path_of_a_file_is_refused(path: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_table(path)
+
+
+# ---------------------------------------------------------------- header and dates
+
+
+def test_a_file_without_names_is_refused_until_it_is_said(tmp_path: Path) -> None:
+    rows = [f"{stamp:%Y-%m-%d %H:%M},{a},{b}" for stamp, a, b in hourly().itertuples()]
+    with pytest.raises(InputError, match=r"first row of .* holds no names but 2024-01-28 00:00, -0.802, .*None"):
+        opened(tmp_path, "\n".join(rows))
+    table = opened(tmp_path, "\n".join(rows), header=None)
+    assert list(table.frame.columns) == ["channel 1", "channel 2"] and list(table.frame.index) == list(hourly().index)
+    assert list(opened(tmp_path, "2024,1\n1,2\n3,4\n", header=0, freq="D", start="2024-01-01").frame) == ["2024", "1"]
+    with pytest.raises(InputError, match="header is 3; it must be 'infer', 0"):
+        opened(tmp_path, "\n".join(rows), header=3)
+    assert list(opened(tmp_path, "date,13,5\n2024-01-01,1,2.5\n2024-01-02,2,3.5\n").frame) == ["13", "5"]
+
+
+def test_names_like_a_row_of_numbers_are_refused_in_frames_too() -> None:
+    with pytest.raises(InputError, match=r"named 0.5, 0.5.1, like a row of numbers: read the file with header=None"):
+        open_table(hourly().set_axis(["0.5", "0.5.1"], axis=1))
+
+
+def test_rows_without_dates_are_dated_from_a_start(tmp_path: Path) -> None:
+    text = "\n".join(f"{a} {b}" for _, a, b in hourly().itertuples())
+    table = opened(tmp_path, text, "plain.txt", header=None, freq="h", start="2024-01-28")
+    np.testing.assert_array_equal(table.frame, hourly())
+    assert list(table.frame.index) == list(hourly().index)
+    assert table.describe().endswith("(dated from 2024-01-28)\n2 channels: channel 0, channel 1; "
+                                     "no value is missing in 101 hours")  # fmt: skip
+    for options, message in (
+        ({"header": None}, "has no time column: .* date the rows with freq='h', start="),
+        ({"header": None, "freq": "h"}, "freq='h' and start=None were given; rows without dates need both"),
+        ({"header": None, "freq": "parsec", "start": "2024"}, "cannot be dated with freq='parsec'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_table(tmp_path / "plain.txt", **options)
+    with pytest.raises(InputError, match="the frame has dates already; leave out freq and start"):
+        open_table(hourly(), freq="h", start="2024")
+    fitted = Forecaster(**QUICK).fit(tmp_path / "plain.txt", header=None, freq="h", start="2024-01-28")
+    assert fitted.predict().index[0] == hourly(102).index[-1]
+    with pytest.raises(InputError, match=r"plain.txt have no dates; give that of the first row, start='2025-01-31' "):
+        fitted.predict(tmp_path / "plain.txt")
+
+
+def parts(index: pd.DatetimeIndex, *names: str) -> pd.DataFrame:
+    return pd.DataFrame({name: getattr(index, name.lower()) for name in names})
+
+
+PARTS: dict[str, Callable[[pd.DatetimeIndex], pd.DataFrame]] = {
+    "numbers": lambda index: parts(index, "Year", "Month", "Day", "Hour"),
+    "day and hour": lambda index: pd.DataFrame({"date": index.strftime("%Y-%m-%d"), "hr": index.hour}),
+    "day and clock": lambda index: pd.DataFrame(
+        {"Date": index.strftime("%d/%m/%Y"), "Time": index.strftime("%H.%M.%S")}
+    ),
+}
+
+
+@pytest.mark.parametrize("made", PARTS.values(), ids=PARTS.keys())
+def test_several_columns_make_a_date(made: Callable[[pd.DatetimeIndex], pd.DataFrame], tmp_path: Path) -> None:
+    index = pd.DatetimeIndex(hourly().index)
+    frame = pd.concat([made(index), hourly().reset_index(drop=True)], axis=1)
+    frame.to_csv(tmp_path / "plant.csv", index=False)
+    names = list(made(index).columns)
+    ways: list[dict[str, Any]] = [{}, {"time": names}, {"time": ",".join(names)}]
+    for options in ways:
+        table = open_table(tmp_path / "plant.csv", **options)
+        pd.testing.assert_frame_equal(table.frame, hourly(), check_names=False, check_freq=False)
+        assert f"(time from {', '.join(names)})" in table.describe()
+    if names == ["Year", "Month", "Day", "Hour"]:
+        forecast = Forecaster(**QUICK).fit(frame).predict()
+        assert forecast.columns.tolist() == ["time", "a", "b"] and forecast["time"].iloc[0] == hourly(102).index[-1]
+
+
+def test_columns_that_make_no_date_are_refused(tmp_path: Path) -> None:
+    frame = pd.concat([parts(pd.DatetimeIndex(hourly().index), "year", "month", "day"), hourly().reset_index()], axis=1)
+    with pytest.raises(InputError, match="columns month, day of the frame make no date: give one column of dates"):
+        open_table(frame, time=["month", "day"])
+    with pytest.raises(InputError, match="'month': 2, 'day': 30} in the frame is no date"):
+        open_table(frame.assign(month=2, day=30), time="year,month,day")
+    with pytest.raises(InputError, match="column 'day' of the frame must hold whole numbers to be part of a date"):
+        open_table(frame.assign(day=1.5), time="year,month,day")
+
+
+def test_a_time_before_its_date_is_as_ambiguous_as_after_it() -> None:
+    frame = pd.DataFrame({"date": [f"00:00 0{day}-02-24" for day in (1, 2, 3)], "a": [1.5, 2.5, 0.5]})
+    with pytest.raises(InputError, match="'00:00 01-02-24' in column 'date' may be 01 February 2024 or 02 Jan"):
+        open_table(frame)
+    days = pd.date_range("2024-02-01", periods=3)
+    assert list(open_table(frame, dayfirst=True).frame.index) == list(days)
+    assert open_table(frame, dayfirst=False).frame.index[2] == pd.Timestamp("2024-03-02")
+    evening = frame.assign(date=[f"11:30 PM {day}.02.2024" for day in (12, 13, 14)])
+    assert open_table(evening).frame.index[0] == pd.Timestamp("2024-02-12 23:30")
+
+
+def test_hours_that_a_change_of_clocks_repeats_or_skips_are_met_with_the_zone() -> None:
+    for start in ("2024-10-26", "2024-03-30"):
+        zoned = hourly(start=start, tz="Europe/Berlin")
+        local = zoned.tz_localize(None)
+        with pytest.raises(InputError, match=r"clocks seem to have changed .*tz='Europe/Berlin', or df.tz_localize"):
+            validate(local)
+        pd.testing.assert_frame_equal(open_table(local, tz="Europe/Berlin").frame, zoned, check_freq=False)
+        pd.testing.assert_frame_equal(open_table(zoned.tz_convert("UTC"), tz="Europe/Berlin").frame, zoned)
+    with pytest.raises(InputError, match="cannot be read in the zone 'Europe/Berln'"):
+        open_table(hourly(), tz="Europe/Berln")
+    with pytest.raises(InputError, match="tz='UTC' was given, but the rows of the frame have no dates"):
+        open_table(hourly().reset_index(drop=True), tz="UTC")
+
+
+# ---------------------------------------------------------------- which columns are channels
+
+
+def air(rows: int = ROWS) -> pd.DataFrame:
+    index = pd.DatetimeIndex(hourly(rows).index)
+    wind = np.random.default_rng(2).choice(["N", "NE", "S"], rows)
+    return pd.concat(
+        [pd.Series(range(1, rows + 1), name="No"), parts(index, "year", "month", "day", "hour"),
+         hourly(rows).reset_index(drop=True), pd.DataFrame({"wd": wind, "spare": np.nan})], axis=1,
+    )  # fmt: skip
+
+
+def test_columns_that_measure_nothing_are_left_out_and_said(tmp_path: Path) -> None:
+    air().to_csv(tmp_path / "air.csv", index=False, na_rep="NA")
+    with pytest.warns(ColumnsLeftOutWarning, match=r"left out: No \(numbers the rows\), wd \(text\), spare \(empty\);"):
+        assert list(read_table(tmp_path / "air.csv")) == ["a", "b"]
+    index = pd.DatetimeIndex(hourly().index)
+    dated = hourly().assign(hour=index.hour, weekday=index.day_of_week, count=range(ROWS), month=7)
+    table = open_table(dated)
+    assert list(table.frame) == ["a", "b", "count", "month"]
+    assert table.doubts() == [
+        "left out: hour, weekday (part of the date)",
+        "kept: count counts the rows by one, month is named like a part of the date",
+    ]
+    assert list(open_table(dated, columns="a,hour").frame) == ["a", "hour"]
+    assert list(open_table(dated, covariates=["hour"], drop=["count", "month"]).frame) == ["a", "b", "hour"]
+    with pytest.raises(InputError, match=r"unknown column 'hours' \(did you mean 'hour'\?\)"):
+        open_table(dated, columns=["hours"])
+    with pytest.raises(InputError, match=r"no column is left to forecast; left out: a \(as asked\), b \("):
+        open_table(hourly(), drop=["a", "b"])
+
+
+def test_what_was_understood_is_shown_before_training_or_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    air().to_csv(tmp_path / "air.csv", index=False)
+    Forecaster(**{**QUICK, "progress": "lines"}).fit(tmp_path / "air.csv")
+    first, second, third, *_ = capsys.readouterr().err.splitlines()
+    assert first.endswith("101 rows, hourly, from 2024-01-28 to 2024-02-01 04:00 (time from year, month, day, hour)")
+    assert second == (
+        "2 channels: a, b; no value is missing in 101 hours; left out: No (numbers the rows), wd (text), spare (empty)"
+    )
+    assert third.startswith("epoch 1/1")
+    with pytest.warns(ColumnsLeftOutWarning):
+        Forecaster(**QUICK).fit(tmp_path / "air.csv")
+    assert capsys.readouterr().err == ""
+
+
+def test_later_tables_lose_the_same_columns_also_after_loading(tmp_path: Path) -> None:
+    air().to_csv(tmp_path / "air.csv", index=False)
+    Forecaster(**QUICK).fit(tmp_path / "air.csv", drop="No,wd,spare").save(tmp_path / "model")
+    loaded = Forecaster.load(tmp_path / "model")
+    newer = air(ROWS + 7).assign(wd=3.5, spare=7.0)  # what was left out stays out
+    newer.to_csv(tmp_path / "newer.csv", index=False)
+    assert loaded.predict(tmp_path / "newer.csv").index[0] == hourly(ROWS + 8).index[-1]
+    newer.assign(more=1.5).to_csv(tmp_path / "newer.csv", index=False)
+    with pytest.raises(InputError, match="fitted on channels a, b, the frame has a, b, more"):
+        loaded.predict(tmp_path / "newer.csv")
+
+
+@pytest.mark.parametrize("role", ["past", "future"])
+def test_text_named_as_a_covariate_becomes_columns_of_0_and_1(role: str, tmp_path: Path) -> None:
+    frame = air().drop(columns=["No", "spare"])
+    small = {"d_model": 8, "n_heads": 2, "n_layers": 1}
+    forecaster = Forecaster(**{**QUICK, "model": "itransformer", "model_args": small, role: ["wd"]}).fit(frame)
+    assert getattr(forecaster.roles_, role) == ("wd=N", "wd=NE", "wd=S")
+    assert forecaster.roles_.targets == ("a", "b")
+    forecaster.save(tmp_path / "model")
+    loaded = Forecaster.load(tmp_path / "model")
+    given: dict[str, Any] = {}
+    if role == "future":
+        given["future"] = air(ROWS + 3)[["year", "month", "day", "hour", "wd"]]
+    pd.testing.assert_frame_equal(loaded.predict(frame, **given), forecaster.predict(frame, **given))
+    with pytest.raises(InputError, match="unknown value of 'wd' 'W'.*; allowed: N, NE, S"):
+        loaded.predict(frame.assign(wd="W"), **given)
+
+
+def test_long_series_of_different_spans_are_put_on_one_grid() -> None:
+    index = hourly().index
+    long = pd.concat(
+        pd.DataFrame({"unique_id": name, "ds": stamps, "y": np.arange(len(stamps)) + 0.5, "place": "north"})
+        for name, stamps in (("x", index[3:50]), ("y", index[:40:2]), ("z", index[60:90]))
+    )
+    table = open_table(long)
+    assert table.frame.shape == (90, 3) and list(table.frame.index) == list(index[:90])
+    assert "90 of 90 hours have missing values" in table.describe()
+    assert "left out: place (no part of a long table)" in table.describe()
+    assert validate(table.frame, missing="interpolate").notna().all(axis=None)
+
+
+# ---------------------------------------------------------------- other containers
+
+
+def test_a_series_is_a_table_of_one_channel() -> None:
+    assert list(Forecaster(**QUICK).fit(hourly()["a"]).predict().columns) == ["a"]
+    assert list(open_table(hourly()["a"].rename(None)).frame.columns) == ["value"]
+
+
+def test_containers_that_are_no_tables_are_refused_with_the_line_that_converts_them() -> None:
+    polars = pytest.importorskip("polars")
+    of_xarray = {
+        name: type(name, (), {"__module__": f"xarray.core.{name.lower()}"}) for name in ("DataArray", "Dataset")
+    }
+    for data, line in (
+        (polars.LazyFrame({"a": [1.5]}), "data.collect()"),
+        (of_xarray["DataArray"](), "data.to_pandas()"),
+        (of_xarray["Dataset"](), "data.to_dataframe()"),
+        ({"a": [1.5]}, "pandas.DataFrame(data)"),
+        ([[1.5]], "numpy.asarray(data)"),
+    ):
+        with pytest.raises(InputError, match=f"cannot read a table from .*; convert it with {re.escape(line)}"):
+            open_table(data)
+
+
+# ---------------------------------------------------------------- values, names and dates at the edges
+
+
+def at(index: pd.Index) -> pd.DataFrame:
+    return hourly(len(index)).set_axis(index, axis="index")
+
+
+EDGES: dict[str, tuple[Callable[[], object], str]] = {
+    "complex": (lambda: hourly().assign(c=1j), "column 'c' of the frame is not numeric but complex128"),
+    "complex objects": (
+        lambda: hourly().assign(c=pd.Series([1j] * ROWS, dtype=object, index=hourly().index)),
+        "column 'c' of the frame holds complex numbers",
+    ),
+    "unsigned": (lambda: at(pd.Index(np.arange(ROWS, dtype=np.uint64) + np.uint64(1 << 63))), "between -2.62 and 2.62"),
+    "end of ns": (
+        lambda: at(pd.date_range(end="2262-04-11 23:00", periods=ROWS, freq="h", unit="us").as_unit("ns")),
+        r"3 steps after 2262-04-11 23:00:00 are beyond the dates that the unit 'ns' can hold; .*as_unit\('s'\)",
+    ),
+    "a fraction as name": (
+        lambda: hourly().set_axis([1.5, "b"], axis=1),
+        "column name 1.5 is neither text nor",
+    ),
+    "a date as name": (
+        lambda: hourly().set_axis([pd.Timestamp("2024"), "b"], axis=1),
+        r"column name Timestamp\(.*df.columns.map\(str\)",
+    ),
+    "1 and '1'": (lambda: hourly().set_axis([1, "1"], axis=1), "column names must differ, but these are repeated: 1"),
+    "half a character in a name": (
+        lambda: hourly().set_axis(pd.Index(["a\ud800", "b"], dtype=object), axis=1),
+        r"the column name 'a\\ud800' holds half a character",
+    ),
+    "half a character in an id": (
+        lambda: pd.DataFrame({"unique_id": pd.Series(["\ud800"] * 5, dtype=object), "ds": hourly(5).index, "y": 1.5}),
+        "holds half a character",
+    ),
+    "nothing": (lambda: pd.DataFrame(), "the frame has 0 rows, but at least 3 are needed"),
+    "no rows": (lambda: hourly().iloc[:0], "the frame has 0 rows"),
+    "no long rows": (lambda: pd.DataFrame({"unique_id": [], "ds": [], "y": []}), "the long frame has 0 rows"),
+    "no channels": (lambda: np.empty((ROWS, 0)), "has no columns"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), EDGES.values(), ids=EDGES.keys())
+def test_tables_at_the_edge_are_refused_in_a_sentence(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Forecaster(**QUICK).fit(make()).predict()
+
+
+def test_dates_beyond_those_of_ns_are_forecast() -> None:
+    late = at(pd.date_range("9998-12-01", periods=ROWS, freq="h"))
+    assert str(Forecaster(**QUICK).fit(late).predict().index[0]) == "9998-12-05 05:00:00"
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Amsterdam"])
+def test_a_loaded_model_keeps_the_unit_and_the_zone_of_its_dates(unit: Any, zone: str | None, tmp_path: Path) -> None:
+    frame = at(pd.date_range("1890-01-01", periods=ROWS, freq="h", tz=zone, unit=unit))  # 19 min 32 s ahead of UTC
+    fitted = Forecaster(**QUICK).fit(frame)
+    fitted.save(tmp_path / "model")
+    forecast = fitted.predict()
+    assert forecast.index.dtype == frame.index.dtype
+    pd.testing.assert_frame_equal(Forecaster.load(tmp_path / "model").predict(), forecast)
+
+
+def test_channels_of_any_size_are_forecast_alike() -> None:
+    forecast = Forecaster(**QUICK).fit(hourly()).predict()
+    tiny = Forecaster(**QUICK).fit(hourly() * 2.0**-700).predict()
+    np.testing.assert_allclose(tiny.to_numpy() * 2.0**700, forecast.to_numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_levels_that_share_their_column_names_are_refused() -> None:
+    with pytest.raises(InputError, match="levels 80.0 and 80.0000001 share the column names of 80; give one of them"):
+        check_levels([80, 95, 80.0000001])
+
+
+def test_a_sensor_that_is_silent_for_a_look_back_is_said_with_the_forecast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = hourly()
+    frame.iloc[-11:, 1] = np.nan
+    forecaster = Forecaster(**QUICK, missing="ffill").fit(frame)
+    with pytest.warns(SilentChannelWarning, match="no value in the last 11 rows, all that the model sees: b; "):
+        forecaster.predict()
+    frame.iloc[-11, 1] = 0.5
+    forecaster.predict(frame)
+    frame.iloc[-11, 1] = np.nan
+    frame.to_csv(tmp_path / "plant.csv", index_label="date")
+    sizes = ["--horizon", "3", "--lookback", "11", "--missing", "ffill", "--set", "model=dlinear", "--set", "epochs=1"]
+    monkeypatch.setattr(sys, "argv", ["primecast", "forecast", str(tmp_path / "plant.csv"), *sizes])
+    with pytest.raises(SystemExit):
+        main()
+    assert "note: these channels have no value in the last 11 rows" in capsys.readouterr().err
