@@ -17,7 +17,7 @@ from primecast.frames.validate import POLICIES
 from primecast.models import MODELS, attention_options, create_model, default_attention, reads_time_features
 from primecast.nn.losses import create_loss
 from primecast.nn.primer import seeded
-from primecast.storage.tensors import describe_tensors
+from primecast.storage.tensors import bounded_model, describe_tensors
 from primecast.training.device import PRECISIONS
 from primecast.training.optimizer import SCHEDULES
 from primecast.training.progress import PROGRESS
@@ -155,13 +155,9 @@ class Arguments:
 
 
 def tensor_kinds(build: Callable[[], nn.Module]) -> dict[str, str]:
-    """Return name, type and shape of the tensors of a model, without allocating them where the model allows it."""
-    try:
-        with torch.device("meta"):
-            model = build()
-    except NotImplementedError:  # gat draws its graph while it is built
-        model = build()
-    return describe_tensors(model.state_dict())
+    """Return name, type and shape of the tensors of a model, without allocating them; refuse more than can be saved."""
+    with bounded_model(), torch.device("meta"):
+        return describe_tensors(build().state_dict())
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:

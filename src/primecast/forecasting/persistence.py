@@ -35,7 +35,7 @@ from primecast.forecasting.state import FittedState
 from primecast.frames.dates import Index, describe_step
 from primecast.frames.layouts import Layout
 from primecast.frames.roles import Roles, shifts
-from primecast.frames.validate import CheckedFrame
+from primecast.frames.validate import CheckedFrame, check_magnitude
 from primecast.frames.window_builder import WindowBuilder
 from primecast.storage.folder import read_consistently, save_folder
 from primecast.storage.tensors import load_weights
@@ -151,21 +151,19 @@ def _load_state(folder: Path) -> FittedState:
         members = _members(arguments, saved.fields["members"])
         kinds = tensor_kinds(partial(build_forecast_model, arguments, members, **sizes))
         weights, arrays = saved.tensors(kinds, _array_kinds(saved, roles, arguments.horizon))
-        if len(saved.index) < arguments.lookback or not (arrays["scaler.std"] > 0).all():
-            raise InputError(
-                "its rows are fewer than the look-back, or a standard deviation of its scaler is not above 0"
-            )
-        model = build_forecast_model(arguments, members, **sizes)
-        load_weights(model, weights, source=str(folder))
         scaler = Scaler(mean=arrays["scaler.mean"], std=arrays["scaler.std"])
         frame = pd.DataFrame(arrays["recent.values"], index=saved.index, columns=list(roles.columns))
+        recent = CheckedFrame(frame, arrays["recent.gaps"])
+        _check_arrays(arrays, recent, scaler, lookback=arguments.lookback)
+        model = build_forecast_model(arguments, members, **sizes)
+        load_weights(model, weights, source=str(folder))
         return FittedState(
             arguments=arguments,
             model=model.eval(),
             builder=WindowBuilder(scaler, roles, arguments.lookback, arguments.horizon, arguments.missing, minute),
             layout=Layout(**saved.fields["layout"]),
             columns=columns,
-            recent=CheckedFrame(frame, arrays["recent.gaps"]),
+            recent=recent,
             periods={name: (str(first), str(last)) for name, (first, last) in saved.fields["periods"].items()},
             constant=arrays["constant"],
             naive_mae=arrays["naive_mae"],
@@ -173,6 +171,16 @@ def _load_state(folder: Path) -> FittedState:
             members=tuple(members),
             **{name: saved.fields[name] for name in ("season", "stride", "rows", "facts")},
         )
+
+
+def _check_arrays(arrays: Mapping[str, np.ndarray], recent: CheckedFrame, scaler: Scaler, *, lookback: int) -> None:
+    """Refuse numbers that no fitted Forecaster has."""
+    if len(recent) < lookback or not (scaler.std > 0).all():
+        raise InputError("its rows are fewer than the look-back, or a standard deviation of its scaler is not above 0")
+    for name in ("calibration", "naive_mae"):
+        if (arrays[name] < 0).any():
+            raise InputError(f"its {name} holds absolute errors below 0")
+    check_magnitude(recent, scaler)
 
 
 def _members(arguments: Arguments, saved: list[Any]) -> list[Arguments]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import nn
 
 from primecast.data.formats import to_numbers
@@ -26,6 +26,8 @@ from primecast.frames.read import reopen_table
 from primecast.frames.validate import CheckedFrame, check_frame, check_magnitude, check_overlap
 from primecast.frames.window_builder import WindowBuilder
 from primecast.training.loop import predict
+
+QUIET = np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by name, see `_check_finite`
 
 # ---------------------------------------------------------------- tables given later
 
@@ -63,6 +65,7 @@ def predict_table(state: FittedState, data: object, *, level: Sequence[float], f
     return layout.render(point, {**lower, **upper})
 
 
+@QUIET
 def forecast_frames(
     state: FittedState, table: CheckedFrame, *, level: Sequence[float], future: object, adaptive: bool
 ) -> tuple[pd.DataFrame, dict[float, tuple[pd.DataFrame, pd.DataFrame]]]:
@@ -83,11 +86,13 @@ def forecast_frames(
     }
 
     def framed(values: Float64[np.ndarray, "h n"]) -> pd.DataFrame:
+        _check_finite(values, state.roles.targets)
         return pd.DataFrame(values, index=ahead, columns=list(state.roles.targets))
 
     return framed(point), {one: (framed(point - half), framed(point + half)) for one, half in radii.items()}
 
 
+@QUIET
 def forecast_next(
     state: FittedState, table: CheckedFrame, known: Float64[np.ndarray, "h c"], unchanged: Bool[np.ndarray, "n"]
 ) -> Float64[np.ndarray, "h n"]:
@@ -100,7 +105,18 @@ def forecast_next(
     all_columns[:, : scaled.shape[1]] = scaled
     forecast = state.scaler.inverse(all_columns)[:, : state.builder.targets]
     forecast[:, unchanged] = table.frame.to_numpy()[-1, : state.builder.targets][unchanged]
+    _check_finite(forecast, state.roles.targets)
     return forecast
+
+
+def _check_finite(forecasts: Float[np.ndarray, "*m h n"], targets: Sequence[str]) -> None:
+    """Refuse forecasts and bounds that are NaN or infinite: no caller would look for them."""
+    bad = ~np.isfinite(forecasts).reshape(-1, len(targets)).all(axis=0)
+    if bad.any():
+        raise InputError(
+            f"the forecast of {format_list([name for name, one in zip(targets, bad, strict=True) if one])} is not a "
+            "finite number: the weights of the model or the rows it reads are too large; train it anew"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +160,7 @@ def forecast_from(
     if len(origins):
         windows = builder.from_origins(table, origins)
         forecasts = predict(model, windows, batch_size=batch_size)[..., : builder.targets].numpy()
+        _check_finite(forecasts, builder.roles.targets)
     never = table.gaps[:, : builder.targets] if builder.missing == "mask" else None
     return HeldOutForecasts(forecasts, origins, PointInTimeValues.of(table).scaled(builder.scaler), never)
 
@@ -160,6 +177,7 @@ def forecast_held_out(
 # ---------------------------------------------------------------- intervals
 
 
+@QUIET
 def interval_radius(
     state: FittedState,
     level: float,
