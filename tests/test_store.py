@@ -178,6 +178,17 @@ def test_a_damaged_row_counts_as_missing_and_the_next_one_takes_its_place(
     assert store.has("0a") and store.fields("0a")["mse"] == 0.75 and len(store.arrays("0a")) == 2
 
 
+def test_what_is_left_of_claims_of_those_who_are_gone_is_cleared_and_a_live_claim_stays(tmp_path: Path) -> None:
+    store, other = Store(tmp_path), Store(tmp_path)
+    for key in ("0a", "0b"):
+        (_claim_of(store, key, socket.gethostname(), 0).parent / f".{key}.0123abcd.stale").write_text("{}")
+        store.clear_claim(key)
+    assert not list((tmp_path / "claims").iterdir())
+    assert other.claim("0a")
+    store.clear_claim("0a")
+    assert other.owns("0a")
+
+
 def test_a_beat_without_a_claim_does_nothing(tmp_path: Path) -> None:
     Store(tmp_path).beat("0a")
     assert not (tmp_path / "claims").exists()
