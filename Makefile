@@ -41,7 +41,7 @@ test-all: .venv/.ready
 
 FUZZ ?= 2500
 fuzz: .venv/.ready
-	PRIMECAST_FUZZ=$(FUZZ) $(BIN)/pytest tests/fuzz -q
+	PRIMECAST_FUZZ=$(FUZZ) $(BIN)/pytest tests/fuzz -q -o addopts=
 
 kills: .venv/.ready
 	$(BIN)/python tools/kills.py

@@ -128,13 +128,13 @@ def test_a_claim_of_a_living_process_is_never_taken_over_and_a_reused_number_is_
     assert store.claim("0a")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"host": 5, "process": []}', "\0" * 100])
+@pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"host": 5, "process": []}', '{"token": ""}', "\0" * 100])
 def test_a_malformed_claim_is_nobodys_and_taken_over_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     store = Store(tmp_path)
     _claim_of(store, "0a", "elsewhere", 1).write_text(text)
-    assert not store.claim("0a")
+    assert not store.claim("0a") and not store.owns("0a")
     monkeypatch.setattr("primecast.experiments.store.STALE", -1)
     assert store.claim("0a")
 

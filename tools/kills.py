@@ -137,11 +137,13 @@ def train(state: Path | None, result: Path) -> None:
 
 def kill_training(folder: Path, counts: Counts, wanted: int) -> None:
     unbroken, result, state = folder / "unbroken.json", folder / "result.json", folder / "state"
+    start = time.monotonic()
     assert ended(fork(lambda: train(None, unbroken)), wait=600) == 0
+    seconds = time.monotonic() - start
     while counts.kills("training") < wanted:
         draw = random.Random(f"training {counts.kills('training')} {time.monotonic_ns()}")
         child = fork(lambda: train(state, result))
-        code = ended(child, wait=draw.uniform(0.01, 0.4))
+        code = ended(child, wait=draw.expovariate(2 / seconds))  # mostly short, and now and then long enough to end
         if code is None:
             kill(child)
             counts.add("training", "kills")

@@ -203,8 +203,8 @@ class Store:
 
     def owns(self, key: str, token: str | None = None) -> bool:
         """Whether the run is still of this token, by default that of the claim made here."""
-        owner = self._owner(self._claim(key)) or {}
-        return owner.get("token") == (token or self.tokens.get(key, ""))
+        owner, mine = self._owner(self._claim(key)) or {}, token or self.tokens.get(key)
+        return mine is not None and owner.get("token") == mine
 
     def beat(self, key: str) -> bool:
         """Say that this process is still at it; False if the run is no longer its own."""
