@@ -1,6 +1,7 @@
 # make demo   set up, train on the data in the package, forecast, compare, draw
 # make test   set up, then formatter, linter, types and tests
 # make fuzz   set up, then FUZZ drawn inputs (2,500) for each test in tests/fuzz; counts by outcome
+# make kills  set up, then SIGKILLs of training, save and sweeps: counts, and what was lost; goes on where it was stopped
 # make docs   set up, then build the documentation site into site/; a warning is an error
 # make bench  set up, then speed and memory on a reduced grid, in under 10 minutes; bench-full: everything, with peers
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN := .venv/bin
 # One thread per process: on small models more threads than cores is ten times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all fuzz docs bench bench-full format clean
+.PHONY: setup demo test test-all fuzz kills docs bench bench-full format clean
 
 setup: .venv/.ready
 
@@ -40,7 +41,10 @@ test-all: .venv/.ready
 
 FUZZ ?= 2500
 fuzz: .venv/.ready
-	PRIMECAST_FUZZ=$(FUZZ) $(BIN)/pytest tests/fuzz -q
+	PRIMECAST_FUZZ=$(FUZZ) $(BIN)/pytest tests/fuzz -q -o addopts=
+
+kills: .venv/.ready
+	$(BIN)/python tools/kills.py
 
 bench: .venv/.ready
 	$(BIN)/python benchmarks/attention.py --quick
@@ -61,4 +65,4 @@ format: .venv/.ready
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .envs .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .envs .kills .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -72,6 +72,9 @@ WEIGHT_ATTACKS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str
     "shape": (lambda t: t.update({"model.head.bias": torch.zeros(8)}), r"model.head.bias is float32\[8\] there"),
     "missing": (lambda t: t.pop("model.head.bias"), "model.head.bias is missing there"),
     "path": (lambda t: t.update({"../../etc/passwd": torch.zeros(1)}), r"../../etc/passwd is float32\[1\] there"),
+    "negative errors": (lambda t: t["calibration"].neg_(), "its calibration holds absolute errors below 0"),
+    "negative scale": (lambda t: t["naive_mae"].neg_(), "its naive_mae holds absolute errors below 0"),
+    "far rows": (lambda t: t["recent.values"].fill_(1e300), "holds 1e.300 at .*, too far from its other values"),
     "windows": (lambda t: t.update({"calibration": torch.zeros(3, 7, 3)}), r"calibration is float32\[3, 7, 3\] there"),
 }
 
@@ -84,6 +87,26 @@ def test_hostile_weights_are_refused_in_one_sentence(
     with pytest.raises(InputError, match=message) as refusal:
         Forecaster.load(folder)
     assert str(folder) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_weights_that_overflow_give_a_sentence_and_no_forecast(folder: Path) -> None:
+    edit_weights(folder, lambda tensors: tensors["model.head.weight"].mul_(3e38).clamp_(-3e38, 3e38))
+    loaded = Forecaster.load(folder)
+    calls: list[Callable[[], object]] = [
+        loaded.predict,
+        lambda: loaded.update(waves(340).iloc[-9:]),
+        lambda: loaded.backtest(waves(), windows=2),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="the forecast of lead.* is not a finite number: the weights") as refusal:
+            call()
+        assert "\n" not in str(refusal.value)
+
+
+def test_bounds_that_overflow_give_a_sentence(folder: Path) -> None:
+    edit_weights(folder, lambda tensors: (tensors["calibration"].fill_(3e38), tensors["scaler.std"].fill_(1e300)))
+    with pytest.raises(InputError, match="is not a finite number"):
+        Forecaster.load(folder).predict(level=[80])
 
 
 def header(entries: dict[str, object]) -> bytes:
@@ -116,7 +139,17 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "unknown argument": (lambda c: c["params"].update(shell=1), "unknown field in params of .* 'shell'"),
     "unknown model argument": (lambda c: c["params"]["model_args"].update(d=1), "unknown argument of model .* 'd'"),
     "huge model": (lambda c: c["params"]["model_args"].update(d_model=2**40), "holds the size 1099511627776"),
-    "large model": (lambda c: c["params"]["model_args"].update(d_model=2**15), "holds the weights of another model"),
+    "wide model": (lambda c: c["params"]["model_args"].update(d_model=2**12), "holds the weights of another model"),
+    "large model": (lambda c: c["params"]["model_args"].update(d_model=2**15), "has more than 2048 MiB of weights"),
+    "large graph": (
+        lambda c: c["params"].update(model="gat", model_args={"d_model": 65536}),
+        "the model is too large: it has more than 2048 MiB of weights",
+    ),
+    "graph of many nodes": (
+        lambda c: (c["params"].update(model="gat"), c.update(columns=[str(name) for name in range(65536)])),
+        "a graph of 65540 channels and time features is too large; it may have 8192",
+    ),
+    "layers": (lambda c: c["params"]["model_args"].update(n_layers=2**16), "has more than 10000 weights and buffers"),
     "many layers": (lambda c: c["params"]["model_args"].update(n_layers=10**9), "holds the size 1000000000"),
     "huge horizon": (lambda c: c["params"].update(horizon=10**12), "holds the size 1000000000000"),
     "another form": (lambda c: c.update(form="sklearn.Pipeline"), "is not of a primecast.Forecaster but of 'sklearn"),
@@ -133,6 +166,23 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "names of numbers": (lambda c: c["layout"].update(whole=["lead"]), "calls 'lead' a whole number that names one of"),
     "numbers of nothing": (lambda c: c["layout"].update(whole=["17"]), "calls '17' a whole number that names one of"),
     "reading": (lambda c: c["layout"].update(dayfirst="x"), r"field 'dayfirst' of .* must be of type bool \| None"),
+    "no columns": (lambda c: c.update(columns=[]), "its columns are not between 1 and 65536 names"),
+    "a column twice": (lambda c: c.update(columns=["lead", "lead", "other"]), "has several columns 'lead'"),
+    "kind": (lambda c: c["layout"].update(kind="os"), "unknown kind of table 'os'"),
+    "long without time": (lambda c: c["layout"].update(id="id", value="y"), "columns of its own for id, time and valu"),
+    "time of a channel": (lambda c: c["layout"].update(time="lead"), "has no column 'lead' beside its channels"),
+    "facts": (lambda c: c["facts"]["scores"].update(mse="low"), "it has no usable facts.scores.mse"),
+    "endless facts": (lambda c: c["facts"]["scores"].update(mae=1e999), "Infinity is no number"),
+    "members": (lambda c: c["facts"].update(members=[{"name": 5}]), r"it has no usable members\[0\].name"),
+    "no facts": (lambda c: c.update(facts={}), "it has no usable facts.data"),
+    "period": (lambda c: c["periods"].update(test=["soon", "later"]), "config.json cannot be used: .*soon"),
+    "half a period": (lambda c: c["periods"].update(val=["2024-01-01"]), "it has no usable periods.val"),
+    "no date": (lambda c: c["periods"].update(val=["NaT", "NaT"]), "its period 'val' has no date"),
+    "season": (lambda c: c.update(season=0), "its season is 0; it must be at least 1"),
+    "stride": (lambda c: c.update(stride=0), "its stride is 0; it must be at least 1"),
+    "end of time": (lambda c: c["index"].update(start="2262-04-11T20:00:00", unit="ns"), "config.json cannot be used"),
+    "backward": (lambda c: c["index"].update(freq="-1h"), "rows that are not in the order of time, with freq '-1h'"),
+    "unit": (lambda c: c["index"].update(unit="eon"), "unknown unit of time 'eon'"),
     "digest": (lambda c: c.update(sha256="0" * 64), "is not what .*config.json was saved with"),
 }
 

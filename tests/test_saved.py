@@ -19,6 +19,15 @@ from primecast.frames.dates import Index, future_index
 
 HOURS = pd.date_range("2024-01-01", periods=8, freq="h")
 PARAMS: dict[str, Any] = {"horizon": 3, "lookback": 5, "model_args": {"d_model": 7}, "season": None, "batch_size": 32}
+FACTS: dict[str, Any] = {
+    "data": {"targets": ["a", "17"], "past": [], "future": [], "step": "hourly", "missing": "mask", "season": 1}
+    | {"periods": {key: ["2024-01-01", "2024-01-02"] for key in ("train", "val", "test")}},
+    "model": {"name": "dlinear", "attention": "standard", "parameters": 11, "lookback": 5, "horizon": 3},
+    "scores": {"windows": 2, "mse": 0.5, "mae": 0.5, "naive_mse": 0.5, "naive_mae": 1},
+    "coverage": {"80": 0.75, "90": None},
+    "calibration": 2,
+    "versions": {"primecast": "0.2.0"},
+}
 
 
 def save(folder: Path, index: Index = HOURS, *, error: float = 0.5, mse: float = 0.5, **params: Any) -> None:
@@ -31,8 +40,8 @@ def save(folder: Path, index: Index = HOURS, *, error: float = 0.5, mse: float =
             "columns": ["a", "17"],
             "layout": dict.fromkeys(("time", "id", "value", "dayfirst")) | {"kind": "pandas", "whole": ["17"]},
             **dict.fromkeys(("time_features", "season", "stride", "rows"), 1),
-            "periods": {},
-            "facts": {"mse": mse},
+            "periods": {key: [str(index[0]), str(index[-1])] for key in ("train", "val", "test")},
+            "facts": FACTS | {"scores": FACTS["scores"] | {"mse": mse}},
             "signed": True,
             "members": [],
         },
@@ -48,7 +57,8 @@ def load(folder: Path) -> Index:
 @pytest.mark.parametrize(
     "index",
     [
-        *(HOURS, pd.RangeIndex(3, 27, 3)),
+        *(HOURS, pd.RangeIndex(3, 27, 3), pd.RangeIndex(-5, 2)),
+        *(HOURS.as_unit(unit) for unit in ("s", "ns")),
         *(pd.date_range("2024-01-01", periods=8, freq=freq) for freq in ("60min", "B", "W-WED", "ME", "QE-FEB", "C")),
         *(
             pd.date_range("2024-03-27", periods=8, freq="D", tz=zone)
@@ -63,6 +73,7 @@ def test_rows_and_those_to_come_are_the_same_after_loading(index: Index, tmp_pat
     assert list(loaded) == list(index)
     assert list(future_index(loaded, 29)) == list(future_index(index, 29))
     assert list(map(str, loaded)) == list(map(str, index))  # what a clock shows
+    assert loaded.dtype == index.dtype or "tz" in str(index.dtype)  # zones of dateutil have other objects
 
 
 @pytest.mark.parametrize(

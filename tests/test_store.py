@@ -128,13 +128,13 @@ def test_a_claim_of_a_living_process_is_never_taken_over_and_a_reused_number_is_
     assert store.claim("0a")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"host": 5, "process": []}', "\0" * 100])
+@pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"host": 5, "process": []}', '{"token": ""}', "\0" * 100])
 def test_a_malformed_claim_is_nobodys_and_taken_over_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     store = Store(tmp_path)
     _claim_of(store, "0a", "elsewhere", 1).write_text(text)
-    assert not store.claim("0a")
+    assert not store.claim("0a") and not store.owns("0a")
     monkeypatch.setattr("primecast.experiments.store.STALE", -1)
     assert store.claim("0a")
 
@@ -176,6 +176,17 @@ def test_a_damaged_row_counts_as_missing_and_the_next_one_takes_its_place(
     assert not store.has("0a") and store.keys() == []
     store.add(row(mse=0.75))
     assert store.has("0a") and store.fields("0a")["mse"] == 0.75 and len(store.arrays("0a")) == 2
+
+
+def test_what_is_left_of_claims_of_those_who_are_gone_is_cleared_and_a_live_claim_stays(tmp_path: Path) -> None:
+    store, other = Store(tmp_path), Store(tmp_path)
+    for key in ("0a", "0b"):
+        (_claim_of(store, key, socket.gethostname(), 0).parent / f".{key}.0123abcd.stale").write_text("{}")
+        store.clear_claim(key)
+    assert not list((tmp_path / "claims").iterdir())
+    assert other.claim("0a")
+    store.clear_claim("0a")
+    assert other.owns("0a")
 
 
 def test_a_beat_without_a_claim_does_nothing(tmp_path: Path) -> None:

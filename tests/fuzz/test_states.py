@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz.mutations import damaged
 from tests.fuzz.outcomes import fuzz, outcome
 from tests.test_resume import interrupted, mse
 from tests.test_training import Tiny, same, train_tiny, weights
@@ -36,19 +37,7 @@ def resume(folder: Path, state: bytes) -> Tiny:
     return model
 
 
-def damaged(data: st.DataObject, whole: bytes) -> bytes:
-    """Return the bytes with some of them overwritten, inserted or left out; the header is hit as often as the rest."""
-    changed = bytearray(whole)
-    for _ in range(data.draw(st.integers(1, 3))):
-        where = data.draw(
-            st.integers(0, max(0, min(len(changed), data.draw(st.sampled_from([16, 4096, len(whole)]))) - 1))
-        )
-        length = data.draw(st.sampled_from([0, 1, 1, 8, len(changed)]))
-        changed[where : where + length] = data.draw(st.binary(max_size=9))
-    return bytes(changed)
-
-
-@fuzz(few=40)
+@fuzz(few=20)
 @given(st.data())
 def test_a_state_of_changed_bytes(tmp_path: Path, whole: bytes, unbroken: Tiny, data: st.DataObject) -> None:
     state = damaged(data, whole)

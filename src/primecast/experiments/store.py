@@ -193,7 +193,7 @@ class Store:
             try:
                 mine.write_text(json.dumps(_me() | {"token": token}), encoding="utf-8")
                 os.link(mine, path)  # whole or not at all, and refused if there is one
-            except FileExistsError:
+            except (FileExistsError, FileNotFoundError):  # somebody else has it, or its row is there: see clear_claim
                 return False
             finally:
                 mine.unlink(missing_ok=True)
@@ -203,8 +203,8 @@ class Store:
 
     def owns(self, key: str, token: str | None = None) -> bool:
         """Whether the run is still of this token, by default that of the claim made here."""
-        owner = self._owner(self._claim(key)) or {}
-        return owner.get("token") == (token or self.tokens.get(key, ""))
+        owner, mine = self._owner(self._claim(key)) or {}, token or self.tokens.get(key)
+        return mine is not None and owner.get("token") == mine
 
     def beat(self, key: str) -> bool:
         """Say that this process is still at it; False if the run is no longer its own."""
@@ -218,6 +218,15 @@ class Store:
         if key in self.tokens and self.owns(key):
             self._claim(key).unlink(missing_ok=True)
         self.tokens.pop(key, None)
+
+    def clear_claim(self, key: str) -> None:
+        """Delete what is left of claims whose owners are gone, once the row is there."""
+        path = self._claim(key)
+        there = self._owner(path)
+        for left in path.parent.glob(f".{key}.*"):
+            left.unlink(missing_ok=True)
+        if there is not None and self._is_gone(key, there):
+            path.unlink(missing_ok=True)
 
     def _claim(self, key: str) -> Path:
         return self.folder / "claims" / f"{key}.json"

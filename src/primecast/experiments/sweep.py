@@ -63,6 +63,7 @@ def run_all(
     for job in jobs:
         if store.has(job.key):
             store.clear_state(job.key)  # of a process killed between writing its row and clearing up
+            store.clear_claim(job.key)
     if not waiting:
         return report
 

@@ -19,7 +19,7 @@ from primecast.models import MODELS, attention_options, create_model, default_at
 from primecast.nn.losses import LOSSES
 from primecast.nn.primer import seeded
 from primecast.schema import COUNT, LARGEST_SEED, SIZE, Bounds, Rule, check
-from primecast.storage.tensors import describe_tensors
+from primecast.storage.tensors import bounded_model, describe_tensors
 from primecast.training.progress import PROGRESS
 from primecast.training.settings import TRAINING_RULES
 
@@ -156,10 +156,6 @@ class Arguments:
 
 
 def tensor_kinds(build: Callable[[], nn.Module]) -> dict[str, str]:
-    """Return name, type and shape of the tensors of a model, without allocating them where the model allows it."""
-    try:
-        with torch.device("meta"):
-            model = build()
-    except NotImplementedError:  # gat draws its graph while it is built
-        model = build()
-    return describe_tensors(model.state_dict())
+    """Return name, type and shape of the tensors of a model, without allocating them; refuse more than can be saved."""
+    with bounded_model(), torch.device("meta"):
+        return describe_tensors(build().state_dict())

@@ -37,7 +37,7 @@ from primecast.forecasting.state import FittedState
 from primecast.frames.dates import Index, describe_step
 from primecast.frames.layouts import Layout
 from primecast.frames.roles import Roles, shifts
-from primecast.frames.validate import CheckedFrame
+from primecast.frames.validate import CheckedFrame, check_magnitude
 from primecast.frames.window_builder import WindowBuilder
 from primecast.storage.folder import read_consistently, save_folder
 from primecast.storage.tensors import load_weights
@@ -157,25 +157,24 @@ def _load_state(folder: Path) -> FittedState:
         members = _members(arguments, saved.fields["members"])
         kinds = tensor_kinds(partial(build_forecast_model, arguments, members, **sizes))
         weights, arrays = saved.tensors(kinds, _array_kinds(saved, roles, arguments.horizon))
-        if len(saved.index) < arguments.lookback or not (arrays["scaler.std"] > 0).all():
-            raise InputError(
-                "its rows are fewer than the look-back, or a standard deviation of its scaler is not above 0"
-            )
-        model = build_forecast_model(arguments, members, **sizes)
-        load_weights(model, weights, source=str(folder))
         scaler = Scaler(mean=arrays["scaler.mean"], std=arrays["scaler.std"])
         frame = pd.DataFrame(arrays["recent.values"], index=saved.index, columns=list(roles.columns))
+        recent = CheckedFrame(frame, arrays["recent.gaps"])
+        calibration = _calibration(saved, arrays)
+        _check_arrays(arrays, recent, scaler, lookback=arguments.lookback, signed=calibration.signed)
+        model = build_forecast_model(arguments, members, **sizes)
+        load_weights(model, weights, source=str(folder))
         return FittedState(
             arguments=arguments,
             model=model.eval(),
             builder=WindowBuilder(scaler, roles, arguments.lookback, arguments.horizon, arguments.missing, minute),
             layout=Layout(**saved.fields["layout"]),
             columns=columns,
-            recent=CheckedFrame(frame, arrays["recent.gaps"]),
+            recent=recent,
             periods={name: (str(first), str(last)) for name, (first, last) in saved.fields["periods"].items()},
             constant=arrays["constant"],
             naive_mae=arrays["naive_mae"],
-            calibration=_calibration(saved, arrays),
+            calibration=calibration,
             nonnegative=arrays.get("nonnegative", np.zeros(len(roles.targets), dtype=bool)),
             members=tuple(members),
             **{name: saved.fields[name] for name in ("season", "stride", "rows", "facts")},
@@ -189,6 +188,19 @@ def _calibration(saved: Saved, arrays: Mapping[str, np.ndarray]) -> Calibration:
         return Calibration(errors, arrays["calibration.forecasts"], arrays["calibration.origins"], fields["signed"])
     origins = np.arange(1 - len(errors), 1) * fields["stride"] - fields["rows"] - errors.shape[1]
     return Calibration(errors, np.zeros_like(errors), origins, signed=False)
+
+
+def _check_arrays(
+    arrays: Mapping[str, np.ndarray], recent: CheckedFrame, scaler: Scaler, *, lookback: int, signed: bool
+) -> None:
+    """Refuse numbers that no fitted Forecaster has."""
+    if len(recent) < lookback or not (scaler.std > 0).all():
+        raise InputError("its rows are fewer than the look-back, or a standard deviation of its scaler is not above 0")
+    absolute = {"naive_mae": arrays["naive_mae"]} | ({} if signed else {"calibration": arrays["calibration"]})
+    for name, errors in absolute.items():
+        if (errors < 0).any():
+            raise InputError(f"its {name} holds absolute errors below 0")
+    check_magnitude(recent, scaler)
 
 
 def _members(arguments: Arguments, saved: list[Any]) -> list[Arguments]:

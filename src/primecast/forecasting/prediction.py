@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import nn
 
 from primecast.data.formats import to_numbers
@@ -34,6 +34,8 @@ from primecast.frames.read import reopen_table
 from primecast.frames.validate import CheckedFrame, check_frame, check_magnitude, check_overlap
 from primecast.frames.window_builder import WindowBuilder
 from primecast.training.loop import predict
+
+QUIET = np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by name, see `_check_finite`
 
 # ---------------------------------------------------------------- tables given later
 
@@ -80,6 +82,7 @@ def predict_table(state: FittedState, data: object, *, level: Sequence[float], f
     return layout.render(point, {**lower, **upper})
 
 
+@QUIET
 def forecast_frames(
     state: FittedState, table: CheckedFrame, *, level: Sequence[float], future: object, adaptive: bool
 ) -> tuple[pd.DataFrame, dict[float, tuple[pd.DataFrame, pd.DataFrame]]]:
@@ -94,6 +97,7 @@ def forecast_frames(
     told = known_errors(state, table, adaptive=adaptive) if levels else None
 
     def framed(values: Float64[np.ndarray, "h n"]) -> pd.DataFrame:
+        _check_finite(values, state.roles.targets)
         return pd.DataFrame(values, index=ahead, columns=list(state.roles.targets))
 
     number = row_number(table.index)
@@ -101,6 +105,7 @@ def forecast_frames(
     return framed(point), {one: (framed(low), framed(high)) for one, (low, high) in intervals.items()}
 
 
+@QUIET
 def forecast_next(
     state: FittedState, table: CheckedFrame, known: Float64[np.ndarray, "h c"], unchanged: Bool[np.ndarray, "n"]
 ) -> Float64[np.ndarray, "h n"]:
@@ -113,7 +118,18 @@ def forecast_next(
     all_columns[:, : scaled.shape[1]] = scaled
     forecast = state.scaler.inverse(all_columns)[:, : state.builder.targets]
     forecast[:, unchanged] = table.frame.to_numpy()[-1, : state.builder.targets][unchanged]
+    _check_finite(forecast, state.roles.targets)
     return np.where(state.nonnegative, np.maximum(forecast, 0), forecast)
+
+
+def _check_finite(forecasts: Float[np.ndarray, "*m h n"], targets: Sequence[str]) -> None:
+    """Refuse forecasts and bounds that are NaN or infinite: no caller would look for them."""
+    bad = ~np.isfinite(forecasts).reshape(-1, len(targets)).all(axis=0)
+    if bad.any():
+        raise InputError(
+            f"the forecast of {format_list([name for name, one in zip(targets, bad, strict=True) if one])} is not a "
+            "finite number: the weights of the model or the rows it reads are too large; train it anew"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +181,7 @@ def forecast_from(
     if len(origins):
         windows = builder.from_origins(table, origins)
         forecasts = predict(model, windows, batch_size=batch_size)[..., : builder.targets].numpy()
+        _check_finite(forecasts, builder.roles.targets)
     values, gaps = PointInTimeValues.of(table).scaled(builder.scaler), table.gaps[:, : builder.targets]
     return HeldOutForecasts(forecasts, origins, values, gaps, masked=builder.missing == "mask")
 
@@ -198,6 +215,7 @@ def earlier_errors(state: FittedState, number: int) -> Calibration:
     return state.calibration.shifted(number - (number - row_number(state.recent.index)) % state.season)
 
 
+@QUIET
 def interval(
     state: FittedState,
     told: AbsoluteErrors | ErrorDistribution,

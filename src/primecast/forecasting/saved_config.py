@@ -5,6 +5,7 @@ header has them; only then memory is allocated and numbers are read. Every refus
 loaded. Folders saved by earlier versions are translated first, see `_current_names`.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,8 +18,8 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from primecast.errors import InputError, unknown
-from primecast.frames.dates import Index, zone_name
+from primecast.errors import InputError, check_known, unknown
+from primecast.frames.dates import Index, future_index, rows_until, zone_name
 from primecast.frames.layouts import FILE, Layout
 from primecast.storage.folder import CONFIG, open_folder, read_weights
 
@@ -53,6 +54,33 @@ LAYOUT: dict[str, type | UnionType] = {
     "header": int | str | None,
     "left_out": dict,
     "categories": dict,
+}
+KINDS = ("pandas", "numpy", FILE, "polars", "pyarrow", "modin", "cudf")
+"""The kinds of a table that a layout may name."""
+LONGEST_COUNT = 1 << 40
+"""No number of rows or steps is larger."""
+PERIODS = dict.fromkeys(("train", "val", "test"), (str, str))
+FACTS = {
+    "data": {
+        **{key: [str] for key in ("targets", "past", "future")},
+        **dict.fromkeys(("step", "missing"), str),
+        "periods": PERIODS,
+        "season": int,
+    },
+    "model": {
+        **dict.fromkeys(("name", "attention"), str),
+        **dict.fromkeys(("parameters", "lookback", "horizon"), int),
+    },
+    "scores": {"windows": int, **dict.fromkeys(("mse", "mae", "naive_mse", "naive_mae"), float)},
+    "coverage": {str: float | None},
+    "calibration": int,
+    "versions": {str: str},
+}
+"""The facts that a model card, a leaderboard and a report read: what each field must hold, see `_find_misfit`."""
+MISSING = object()
+MEMBER_FACTS = {
+    "name": str,
+    **dict.fromkeys(("weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"), float),
 }
 FORMER_NAMES = {
     "marks": "time_features",
@@ -150,15 +178,80 @@ def check_config(folder: Path, fields: dict[str, Any], *, arguments: Collection[
         fields["layout"] = {**asdict(Layout(whole=[])), **fields["layout"]}
     check_fields(fields["layout"], LAYOUT, f"layout of {source}")
     _check_sizes({name: fields["params"][name] for name in SIZES}, source)
-    if len(fields["columns"]) > LARGEST or not all(isinstance(name, str) for name in fields["columns"]):
-        raise InputError(f"{source} cannot be used: its columns are not at most {LARGEST} names")
-    columns = set(fields["columns"])
     _check_layout(fields["layout"], source)
-    for name in fields["layout"]["whole"]:
-        if not (isinstance(name, str) and name in columns and re.fullmatch(r"-?\d{1,20}", name)):
-            raise InputError(f"{source} cannot be used: it calls {name!r} a whole number that names one of its columns")
     with Saved(folder, fields, pd.RangeIndex(0)).reraise_for():
-        return Saved(folder, fields, _index_from_json(fields["index"], source=source))
+        _check_columns(fields["columns"], fields["layout"])
+        for name in ("season", "stride"):
+            if not 1 <= fields[name] <= LONGEST_COUNT:
+                raise InputError(f"its {name} is {fields[name]}; it must be at least 1")
+        _check_facts(fields["facts"])
+        index = _index_from_json(fields["index"], source=source)
+        future_index(index, fields["params"]["horizon"])  # those rows, too, must lie in the range of dates
+        _check_periods(fields["periods"], index)
+        return Saved(folder, fields, index)
+
+
+def _check_columns(columns: list[Any], layout: Mapping[str, Any]) -> None:
+    if len(columns) > LARGEST or not all(isinstance(name, str) for name in columns) or not columns:
+        raise InputError(f"its columns are not between 1 and {LARGEST} names")
+    if len(set(columns)) < len(columns):
+        raise InputError(f"it has several columns {next(name for name in columns if columns.count(name) > 1)!r}")
+    whole = layout["whole"]
+    for name in whole:
+        is_whole = isinstance(name, str) and name in columns and re.fullmatch(r"0|-?[1-9]\d{,19}", name)
+        if not is_whole or whole.count(name) > 1:
+            raise InputError(f"it calls {name!r} a whole number that names one of its columns")
+    check_known("kind of table", layout["kind"], KINDS)
+    if layout["kind"] == FILE:
+        return
+    names = [layout[name] for name in ("id", "time", "value")]
+    is_long = layout["id"] is not None
+    if is_long and (None in names or len(set(names)) < 3):
+        raise InputError(f"a long table has columns of its own for id, time and value, not {names}")
+    if not is_long and (layout["value"] is not None or layout["time"] in columns):
+        raise InputError(f"a wide table has no column {layout['value'] or layout['time']!r} beside its channels")
+
+
+def _check_facts(facts: Mapping[str, Any]) -> None:
+    """Refuse facts of which no model card, leaderboard or report can be made; it may have others beside them."""
+    wrong = _find_misfit(facts, FACTS, "facts") or _find_misfit(facts.get("members", []), [MEMBER_FACTS], "members")
+    if wrong:
+        raise InputError(f"it has no usable {wrong}")
+
+
+def _find_misfit(value: object, kind: Any, where: str) -> str | None:
+    """Return the place of the first part of a JSON value that is not of its kind, None if all are.
+
+    Kinds: a type; [kind] a list; (kind, kind) a list of this length; {str: kind} a mapping of any names, {name: kind}
+    one of at least these names. A float is any finite number, a whole number at least 0.
+    """
+    if isinstance(kind, dict):
+        if not isinstance(value, dict):
+            return where
+        expected = dict.fromkeys(value, kind[str]) if str in kind else kind
+        parts = [(value.get(name, MISSING), one, f"{where}.{name}") for name, one in expected.items()]
+    elif isinstance(kind, list | tuple):
+        if not isinstance(value, list) or (isinstance(kind, tuple) and len(value) != len(kind)):
+            return where
+        kinds = kind if isinstance(kind, tuple) else kind * len(value)
+        parts = [(part, one, f"{where}[{place}]") for place, (part, one) in enumerate(zip(value, kinds, strict=True))]
+    else:
+        if isinstance(value, int) and not isinstance(value, bool):
+            fits = 0 <= value <= LONGEST_COUNT if kind is int else isinstance(0.0, kind) and abs(value) < LONGEST_COUNT
+        else:
+            fits = isinstance(value, kind) and not (isinstance(value, float) and not math.isfinite(value))
+        return None if fits else where
+    return next((found for part in parts if (found := _find_misfit(*part))), None)
+
+
+def _check_periods(periods: Mapping[str, Any], index: Index) -> None:
+    if wrong := _find_misfit(periods, PERIODS, "periods"):
+        raise InputError(f"it has no usable {wrong}")
+    for name, (first, last) in periods.items():
+        for stamp in (first, last):
+            if isinstance(index, pd.DatetimeIndex) and pd.isna(pd.Timestamp(stamp)):
+                raise InputError(f"its period {name!r} has no date")
+            rows_until(index, stamp)  # which reads it
 
 
 def _check_layout(layout: dict[str, Any], source: str) -> None:
@@ -212,17 +305,23 @@ def _text(name: object) -> str | None:
 
 
 def _index_from_json(saved: dict[str, Any], *, source: str) -> Index:
-    saved = saved if "step" in saved else {"unit": None, **saved}  # which was not saved before 0.2
-    dated = {"rows": int, "start": str, "freq": str, "zone": object, "unit": str | None, "name": object}
-    counted = {"rows": int, "start": int, "step": int, "name": object}
+    counted = {"rows": int, "start": object, "step": int, "name": str | None}
+    dated = {"rows": int, "start": str, "freq": str, "zone": str | None, "unit": str | None, "name": str | None}
+    if "step" not in saved:
+        saved = {"unit": None, **saved}  # before 0.2 it was not saved
     check_fields(saved, counted if "step" in saved else dated, f"the index of {source}")
     if not 0 < saved["rows"] <= 2 * LARGEST:
         raise InputError(f"{source} says {saved['rows']} rows: that is no look-back and horizon")
     if "step" in saved:
-        stop = saved["start"] + saved["rows"] * saved["step"]
-        return pd.RangeIndex(saved["start"], stop, saved["step"], name=saved["name"])
+        start, step = saved["start"], saved["step"]
+        if type(start) is not int or abs(start) > 1 << 62 or not 0 < step <= LONGEST_COUNT:
+            raise InputError(f"{source} counts its rows from {start!r} in steps of {step}")
+        return pd.RangeIndex(start, start + saved["rows"] * step, step, name=saved["name"])
+    check_known("unit of time", saved["unit"], (None, "s", "ms", "us", "ns"))
     start = pd.Timestamp(saved["start"])
     if saved["zone"] is not None:
         start = start.tz_convert(saved["zone"])
-    index = pd.date_range(start, periods=saved["rows"], freq=saved["freq"], name=saved["name"])
-    return index if saved["unit"] is None else index.as_unit(saved["unit"])
+    index = pd.date_range(start, periods=saved["rows"], freq=saved["freq"], name=saved["name"], unit=saved["unit"])
+    if not index[0] < index[-1]:
+        raise InputError(f"{source} has rows that are not in the order of time, with freq {saved['freq']!r}")
+    return index

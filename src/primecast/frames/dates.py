@@ -62,7 +62,7 @@ def read_dates(
     stamps = _parse(column, dayfirst=bool(dayfirst))
     if stamps is not None:
         return stamps, dayfirst
-    if _holds_numbers(column):
+    if len(column) and _holds_numbers(column):
         raise InputError(
             f"column {time!r} of {source} holds numbers, the first {column.iloc[0]}, and their unit is not known; "
             f"make dates of them with pandas.to_datetime(df[{time!r}], unit='s') if they are Unix seconds "

@@ -49,6 +49,8 @@ SCORINGS = {
     "gat": "the non-linear sum of a number of each node (Velickovic et al., ICLR 2018)",
 }
 SLOPE = 0.2  # of the LeakyReLU, in both papers
+LARGEST_GRAPH = 1 << 13
+"""Nodes: the pairs of so many are drawn in half a gigabyte."""
 
 # ---------------------------------------------------------------- the graph
 
@@ -56,11 +58,15 @@ SLOPE = 0.2  # of the LeakyReLU, in both papers
 def draw_graph(nodes: int, density: float, *, seed: int) -> Int64[Tensor, "2 e"]:
     """Return edges (query, key), sorted: all self-loops, and an exact fraction of the other ordered pairs.
 
-    A denser graph of the same seed holds the edges of a sparser one.
+    A denser graph of the same seed holds the edges of a sparser one. On the meta device nothing is drawn.
     """
     if not 0 <= density <= 1:
         raise InputError(f"density {density} is not a fraction of pairs: it must be between 0 and 1")
+    if nodes > LARGEST_GRAPH:
+        raise InputError(f"a graph of {nodes} channels and time features is too large; it may have {LARGEST_GRAPH}")
     pairs = nodes * (nodes - 1)
+    if torch.get_default_device().type == "meta":
+        return torch.empty(2, nodes + round(density * pairs), dtype=torch.int64)
     rank = torch.randperm(pairs, generator=torch.Generator().manual_seed(seed), device="cpu")
     joined = torch.eye(nodes, dtype=torch.bool)
     joined[~joined] = rank < round(density * pairs)

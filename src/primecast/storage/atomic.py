@@ -140,6 +140,10 @@ def read_json(path: Path) -> Any:
     """Return the value in a JSON file."""
     text = read_bytes(path, largest=LARGEST_JSON)
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")

@@ -3,13 +3,19 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from primecast.errors import InputError
 from primecast.storage.atomic import read_bytes, write_bytes_atomically
@@ -18,6 +24,8 @@ LARGEST = 1 << 31
 """Bytes: a file of tensors, and a model, may have at most so many."""
 LARGEST_HEADER = 1 << 24
 """Bytes: what a file of tensors may have besides them."""
+MOST_TENSORS = 10_000
+"""Weights and buffers of a model, at most."""
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -78,6 +86,27 @@ def count_bytes(kinds: Iterable[str]) -> int:
     parts = (kind[:-1].partition("[") for kind in kinds)
     sizes = ((dtype, [int(size) for size in shape.split(", ") if size]) for dtype, _, shape in parts)
     return sum(getattr(torch, dtype).itemsize * math.prod(shape) for dtype, shape in sizes)
+
+
+@contextmanager
+def bounded_model() -> Iterator[None]:
+    """Refuse to go on with building a model of more than LARGEST bytes or MOST_TENSORS tensors; only in this thread."""
+    thread, count, size = threading.get_ident(), 0, 0
+
+    def add(module: nn.Module, name: str, tensor: Tensor | None) -> None:
+        nonlocal count, size
+        if tensor is None or threading.get_ident() != thread:
+            return
+        count, size = count + 1, size + tensor.nbytes
+        if size > LARGEST or count > MOST_TENSORS:
+            raise InputError(
+                f"the model is too large: it has more than {LARGEST >> 20} MiB of weights"
+                if size > LARGEST
+                else f"the model is too large: it has more than {MOST_TENSORS} weights and buffers"
+            )
+
+    with register_module_parameter_registration_hook(add), register_module_buffer_registration_hook(add):
+        yield
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, source: str) -> None:
