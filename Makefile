@@ -2,6 +2,8 @@
 # make test   set up, then formatter, linter, types and tests
 # make fuzz   set up, then FUZZ drawn inputs (2,500) for each test in tests/fuzz; counts by outcome
 # make kills  set up, then SIGKILLs of training, save and sweeps: counts, and what was lost; goes on where it was stopped
+# make test-min     set up, then the tests with the oldest versions that pyproject.toml allows, but torch
+# make test-python  set up, then types and what needs no torch with Python 3.12 and 3.13
 # make docs   set up, then build the documentation site into site/; a warning is an error
 # make bench  set up, then speed and memory on a reduced grid, in under 10 minutes; bench-full: everything, with peers
 PYTHON ?= python3
@@ -9,7 +11,7 @@ BIN := .venv/bin
 # One thread per process: on small models more threads than cores is ten times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all fuzz kills docs bench bench-full format clean
+.PHONY: setup demo test test-all test-min test-python fuzz kills docs bench bench-full format clean
 
 setup: .venv/.ready
 
@@ -38,6 +40,15 @@ docs: .venv/.ready
 test-all: .venv/.ready
 	$(BIN)/pytest -n 2 --dist worksteal
 	$(BIN)/python tools/integrations.py
+
+test-min: .venv/.ready
+	$(BIN)/python tools/versions.py minimum
+
+# torch has no build for these Pythons where the index has none: see the workflow for the whole suite.
+test-python: .venv/.ready
+	$(BIN)/mypy --python-version 3.12
+	$(BIN)/mypy --python-version 3.13
+	$(BIN)/python tools/versions.py pythons
 
 FUZZ ?= 2500
 fuzz: .venv/.ready

@@ -114,7 +114,7 @@ class Store:
         else:
             if row.arrays:
                 buffer = io.BytesIO()
-                np.savez_compressed(buffer, allow_pickle=False, **row.arrays)
+                np.savez_compressed(buffer, **row.arrays)  # type: ignore[arg-type]  # numpy 2.0 knows no allow_pickle
                 write_bytes_atomically(self._path(row.key).with_suffix(".npz"), buffer.getvalue())
             write_json(self._path(row.key), row.fields)
         self.clear_state(row.key)
