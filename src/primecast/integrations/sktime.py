@@ -210,18 +210,20 @@ class PrimecastForecaster(BaseForecaster):
         lookback, targets = self.forecaster_.state_.lookback, [str(place) for place in range(self.rows_.shape[1])]
         future = None if X is None or self.exogenous_ is None else _covariates(X, self.rows_.index)
         covered = X is not None and index.isin(X.index).all()
-        rows, parts = self._table().iloc[-lookback:], []
+        rows, parts = self._table(), []
+        seen, wanted = lookback + self.forecaster_.horizon, len(rows) + steps.max()  # recent errors adapt intervals
         start: dict[str, pd.Series[float] | float] = {}  # how far the last row of the forecast so far may be off
-        while lookback + steps.max() > len(rows):
+        while len(rows) < wanted:
             with warnings.catch_warnings():
                 if covered:  # sktime gives X at fh alone
                     warnings.simplefilter("ignore", UnknownFutureWarning)
-                more = self.forecaster_.predict(rows.iloc[-lookback:], level=levels, future=future)
+                more = self.forecaster_.predict(rows.iloc[-seen:], level=levels, future=future)
             for name in more.columns.difference(targets):
                 point = more[name.split("-")[0]]
                 offset = more[name] - point + start.get(name, 0.0)
                 more[name], start[name] = point + offset, offset.iloc[-1]
             parts.append(more)
+            seen = lookback  # a forecast has no errors
             rows = pd.concat([rows, more[targets]])
             rows = (rows if future is None else rows.fillna(future)).ffill()
         return pd.concat(parts).iloc[steps - 1].set_axis(index, axis="index")
