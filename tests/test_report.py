@@ -310,8 +310,8 @@ def test_silent_and_stuck_sensors_are_named() -> None:
 
 def test_channels_worse_than_naive_and_intervals_too_narrow_are_named() -> None:
     scores = pd.DataFrame(
-        {"mae": [3.0, 1.0, 2.0], "naive_mae": [2.0, 2.0, 1.0], "coverage-80": [0.59, 0.61, 0.3]},
-        index=["a", "b", "overall"],
+        {"mae": [2.0, 3.0, 1.0], "naive_mae": [1.0, 2.0, 2.0], "coverage-80": [0.3, 0.59, 0.61]},
+        index=["overall", "a", "b"],
     )
     assert found_by(sample().frame, scores=scores) == {
         "Worse than naive": [("a", "MAE +50 %")],

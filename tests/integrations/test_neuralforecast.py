@@ -18,6 +18,7 @@ from neuralforecast.utils import PredictionIntervals  # noqa: E402
 
 from primecast.errors import InputError  # noqa: E402
 from primecast.integrations.neuralforecast import PrimeITransformer  # noqa: E402
+from primecast.models.registry import create_model, default_attention  # noqa: E402
 from primecast.nn.swap import swap_attention  # noqa: E402
 from primecast.nn.swap_adapters import Adapter, HeadsForward  # noqa: E402
 from tests.integrations.foreign import is_unchanged_until_it_is_trained  # noqa: E402
@@ -73,6 +74,13 @@ def test_it_forecasts_and_prime_and_standard_attention_differ() -> None:
     assert list(prime.columns) == ["unique_id", "ds", "PrimeITransformer"] and len(prime) == N * H
     assert np.isfinite(prime["PrimeITransformer"]).all()
     assert not np.allclose(prime["PrimeITransformer"], standard["PrimeITransformer"])
+
+
+def test_its_default_is_the_packages_default_design() -> None:
+    model = PrimeITransformer(**QUICK)
+    own = create_model("itransformer", lookback=L, horizon=H, channels=N, d_model=14, n_heads=2, n_layers=1)
+    assert model.network.state_dict().keys() == own.state_dict().keys()
+    assert model.hparams["attention"] == default_attention("itransformer")  # a file names what it was made with
 
 
 def test_the_same_seed_gives_the_same_forecast() -> None:

@@ -66,6 +66,77 @@ def test_a_forecast_beyond_the_trained_horizon_is_continued_from_itself() -> Non
     assert list(forecast.index) == [20, 26] and np.isfinite(forecast.to_numpy()).all()
 
 
+INDEXES: dict[str, pd.Index] = {
+    "periods": pd.period_range("2024-01-01", periods=211, freq="D"),
+    "dates": pd.date_range("2024-01-01", periods=211, freq="h"),
+    "numbers": pd.RangeIndex(5, 216),
+}
+
+
+def planned(index: pd.Index) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two waves, of which the first is raised where a plan says so, and the plan."""
+    steps = np.arange(len(index))
+    plan = pd.DataFrame({"plan": (steps % 7 == 0) * 3.0}, index=index)
+    return waves(len(index), index).assign(a=np.sin(steps / 3) + plan["plan"].to_numpy()), plan
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_exogenous_data_are_future_covariates(kind: str) -> None:
+    y, X = planned(INDEXES[kind])
+    model = PrimecastForecaster(lookback=13, epochs=1, model_args=SMALL).fit(y[:200], X=X[:200], fh=[1, 5])
+    assert model.forecaster_.roles_.future == ("x0",)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one = model.predict(X=X[200:])
+        at_fh = model.predict(X=X.iloc[[200, 204]])  # sktime may hand over these rows alone
+    assert list(one.index) == list(at_fh.index) == [y.index[200], y.index[204]]
+    assert not np.allclose(one, model.predict(X=1 - X[200:]))
+    with pytest.warns(UserWarning, match="future values of x0 are not known"):
+        model.predict()
+    model.update(y[200:203], X=X[200:203], update_params=False)
+    assert model.predict(X=X[203:]).index[0] == y.index[203] and len(model.exogenous_) == 203
+
+
+def test_a_continued_forecast_reads_the_covariates_of_its_own_rows() -> None:
+    y, X = planned(INDEXES["numbers"])
+    model = PrimecastForecaster(lookback=13, epochs=1, model_args=SMALL).fit(y[:40], X=X[:40], fh=[1, 11])
+    assert model.forecaster_.horizon == 4
+    changed = X[40:51].copy()
+    changed.iloc[9] += 3.0  # seen by the third continuation alone
+    one, other = model.predict(X=X[40:51]), model.predict(X=changed)
+    np.testing.assert_array_equal(one.iloc[0], other.iloc[0])
+    assert not np.allclose(one.iloc[1], other.iloc[1])
+
+
+def test_a_model_that_reads_no_covariates_says_so() -> None:
+    y, X = planned(INDEXES["dates"])
+    with pytest.warns(UserWarning, match="model 'dlinear' reads no covariates: X is not used"):
+        model = PrimecastForecaster(lookback=13, epochs=1, model="dlinear").fit(y, X=X, fh=[1])
+    assert model.forecaster_.roles_.future == () and len(model.predict(X=X)) == 1
+
+
+def test_intervals_are_those_of_the_forecaster_inside_and_quantiles_are_their_bounds() -> None:
+    y = waves(211, INDEXES["dates"])
+    model = PrimecastForecaster(lookback=13, epochs=1, model_args=SMALL).fit(y, fh=[2, 5])
+    inside = model.forecaster_.predict(level=[80])
+    found = model.predict_interval(coverage=[0.8])
+    assert list(found.columns[:2]) == [("a", 0.8, "lower"), ("a", 0.8, "upper")]
+    for side, short in (("lower", "lo"), ("upper", "hi")):
+        np.testing.assert_allclose(found["b", 0.8, side], inside[f"1-{short}-80"].iloc[[1, 4]])
+    quantiles = model.predict_quantiles(alpha=[0.1, 0.5])
+    np.testing.assert_allclose(quantiles["a", 0.1], found["a", 0.8, "lower"])
+    np.testing.assert_allclose(quantiles["a", 0.5], model.predict()["a"])
+
+
+def test_few_held_out_windows_give_the_widest_interval_with_a_warning_and_a_continued_one_widens() -> None:
+    y = waves(40, pd.RangeIndex(40))
+    model = PrimecastForecaster(lookback=13, epochs=1, model_args=SMALL).fit(y, fh=[1, 4, 5, 12])
+    with pytest.warns(UserWarning, match=r"an interval of 99 % needs more than the \d+ held-out windows there are"):
+        wide = model.predict_interval(coverage=[0.99])
+    width = wide["a", 0.99, "upper"] - wide["a", 0.99, "lower"]
+    assert (width > 0).all() and width.iloc[2] > width.iloc[1] and width.iloc[3] > width.iloc[2]
+
+
 @pytest.mark.parametrize("rows", [7, 9, 10, 20, 101, 2000])
 def test_the_sizes_fit_what_is_held_out(rows: int) -> None:
     lookback, horizon = sizes(rows, lookback=96, horizon=24)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from primecast.frames.roles import shift_future_covariates, shifts
 from primecast.models import create_model
+from primecast.models.registry import default_attention
 
 try:
     from neuralforecast.common._base_model import BaseModel
@@ -34,6 +35,8 @@ except ImportError as error:
     ) from error
 
 
+ATTENTION = default_attention("itransformer")
+"""A name and not None: a saved model must not change with a later default."""
 OWN_ARGUMENTS = {"attention", "primer", "hidden_size", "n_heads", "e_layers", "d_ff", "dropout", "norm"}
 NOT_OF_BASE = OWN_ARGUMENTS | {"self", "__class__", "trainer_kwargs"}
 """Names in the constructor that are not passed on to neuralforecast's base class; all others are."""
@@ -44,7 +47,7 @@ class PrimeITransformer(BaseModel):
 
     h, input_size, n_series: horizon, look-back and number of series.
     futr_exog_list, hist_exog_list: names of exogenous columns; static ones are not used.
-    attention: prime-table, prime, standard, or a name of `primecast list`. primer: arguments of `primecast.Primer`.
+    attention: a name of `primecast list`; the default is that of `create_model`. primer: arguments of `Primer`.
     hidden_size, n_heads, e_layers, d_ff, dropout, norm: of the iTransformer; d_ff is hidden_size when None.
     All others are neuralforecast's own.
     """
@@ -64,7 +67,7 @@ class PrimeITransformer(BaseModel):
         hist_exog_list: list[str] | None = None,
         stat_exog_list: list[str] | None = None,
         exclude_insample_y: bool = False,
-        attention: str = "prime-table",
+        attention: str = ATTENTION,
         primer: Mapping[str, object] | None = None,
         hidden_size: int = 128,
         n_heads: int = 8,

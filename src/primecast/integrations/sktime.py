@@ -3,21 +3,28 @@
     f = PrimecastForecaster(lookback=96).fit(y, fh=[1, 2, 3]); f.predict()
 
 It is `primecast.Forecaster` behind sktime's interface: univariate and multivariate y, any index sktime has, forecasts
-at any steps ahead. Exogenous data are not used.
+at any steps ahead, prediction intervals and quantiles. Exogenous X are covariates known beforehand: `predict` wants
+their rows at `fh`.
 
 The horizon is the farthest step of `fh`. Series can be very short here, and some rows must be held out for early
 stopping and for scores (`held_out`). Where these cannot hold the horizon, a shorter one is trained, and a forecast is
 continued from itself as often as it takes; where the training rows are few, the look-back is at most half of what the
-horizon leaves of them (`sizes`).
+horizon leaves of them (`sizes`). Intervals are calibrated for the trained horizon; those of a continued forecast are
+wider by what its start is uncertain. Where too few windows are held out for a coverage, the widest interval that they
+allow is returned, with a warning.
 """
 
-from collections.abc import Mapping
+import math
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
+from primecast.frames.future_covariates import UnknownFutureWarning
+from primecast.models.registry import reads_time_features
 
 try:
     from sktime.forecasting.base import BaseForecaster
@@ -76,7 +83,9 @@ class PrimecastForecaster(BaseForecaster):
         "y_inner_mtype": "pd.DataFrame",
         "X_inner_mtype": "pd.DataFrame",
         "capability:multivariate": True,
-        "capability:exogenous": False,
+        "capability:exogenous": True,
+        "capability:pred_int": True,
+        "capability:pred_int:insample": False,
         "capability:insample": False,
         "capability:missing_values": False,
         "requires-fh-in-fit": True,
@@ -118,32 +127,113 @@ class PrimecastForecaster(BaseForecaster):
         super().__init__()
 
     def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: Any) -> "PrimecastForecaster":
+        if X is not None and not reads_time_features(self.model, self.model_args):
+            warnings.warn(f"model {self.model!r} reads no covariates: X is not used", stacklevel=2)
+            X = None
         farthest = int(fh.to_relative(self.cutoff).to_pandas().max())
         lookback, horizon = sizes(len(y), lookback=self.lookback, horizon=farthest)
         others = {name: value for name, value in self.get_params().items() if name != "lookback"}
-        self.forecaster_ = Forecaster(lookback=lookback, horizon=horizon, **others).fit(_frame(y))
         self.rows_ = y
+        self.exogenous_ = None if X is None else X.reindex(y.index)
+        covariates = [] if X is None else [f"x{place}" for place in range(X.shape[1])]
+        forecaster = Forecaster(lookback=lookback, horizon=horizon, future=covariates or None, **others)
+        self.forecaster_ = forecaster.fit(self._table())
         return self
 
     def _update(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
     ) -> "PrimecastForecaster":
         rows = y.combine_first(self.rows_)[self.rows_.columns]
+        exogenous = self.exogenous_
+        if exogenous is not None:
+            newer = exogenous.iloc[:0] if X is None else X
+            exogenous = newer.combine_first(exogenous)[exogenous.columns].reindex(rows.index).ffill()
         if update_params:
-            return self._fit(rows, X, self.fh)
-        self.rows_ = rows
+            return self._fit(rows, exogenous, self.fh)
+        self.rows_, self.exogenous_ = rows, exogenous
         return self
 
     def _predict(self, fh: Any, X: pd.DataFrame | None) -> pd.DataFrame:
+        forecast = self._forecast(fh, X, levels=[])[[str(place) for place in range(self.rows_.shape[1])]]
+        return forecast.set_axis(self.rows_.columns, axis="columns")
+
+    def _predict_interval(self, fh: Any, X: pd.DataFrame | None, coverage: Sequence[float]) -> pd.DataFrame:
+        """Return the bounds; a coverage of 0, of which sktime makes the median, is the forecast itself."""
+        highest = self._highest_level()
+        levels = {one: min(max(round(100 * one, 3), 1.0), highest) for one in coverage if one > 0}
+        for one, level in levels.items():
+            if level < round(100 * one, 3):
+                warnings.warn(
+                    f"an interval of {100 * one:g} % needs more than the {len(self.forecaster_.calibration_)} held-out "
+                    f"windows there are: the one of {level:.3g} % is returned",
+                    stacklevel=2,
+                )
+        forecast = self._forecast(fh, X, levels=sorted(set(levels.values())))
+        bounds = {}
+        for place, name in enumerate(self._get_varnames()):
+            for one in coverage:
+                for side, short in (("lower", "lo"), ("upper", "hi")):
+                    column = f"{place}-{short}-{levels[one]:g}" if one in levels else str(place)
+                    bounds[name, one, side] = forecast[column]
+        return pd.DataFrame(bounds)
+
+    def _predict_quantiles(self, fh: Any, X: pd.DataFrame | None, alpha: Sequence[float]) -> pd.DataFrame:
+        """Return bounds of intervals; sktime's own default mixes the columns up where y has several."""
+        coverage = {one: round(abs(1 - 2 * one), 9) for one in alpha}
+        bounds = self._predict_interval(fh, X, sorted(set(coverage.values())))
+        return pd.DataFrame(
+            {
+                (name, one): bounds[name, coverage[one], "lower" if one < 0.5 else "upper"]
+                for name in self._get_varnames()
+                for one in alpha
+            }
+        )
+
+    def _highest_level(self) -> float:
+        """Return the level of the widest interval that the held-out windows allow, in per cent."""
+        windows = len(self.forecaster_.calibration_)
+        for rank in range(windows, 0, -1):
+            level = math.floor(1e5 * rank / (windows + 1)) / 1e3  # rounded up it would be another rank
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UnknownFutureWarning)
+                    self.forecaster_.predict(level=[level])
+            except InputError:
+                continue
+            return level
+        raise InputError(f"{windows} held-out windows are too few for any interval: give a longer series")
+
+    def _forecast(self, fh: Any, X: pd.DataFrame | None, *, levels: Sequence[float]) -> pd.DataFrame:
+        """Return forecasts and bounds at `fh`, with the columns of `Forecaster.predict`, continued as far as needed."""
         steps = fh.to_relative(self.cutoff).to_pandas().astype(int)
-        known = _frame(self.rows_)
-        rows = known.iloc[-self.forecaster_.state_.lookback :]
-        while len(rows) < self.forecaster_.state_.lookback + steps.max():
-            more = self.forecaster_.predict(rows.iloc[-self.forecaster_.state_.lookback :])
-            rows = pd.concat([rows, more])
-        forecast = rows.iloc[self.forecaster_.state_.lookback + steps - 1]
         index = fh.to_absolute(self.cutoff).to_pandas()
-        return pd.DataFrame(forecast.to_numpy(), index=index, columns=self.rows_.columns)
+        lookback, targets = self.forecaster_.state_.lookback, [str(place) for place in range(self.rows_.shape[1])]
+        future = None if X is None or self.exogenous_ is None else _covariates(X, self.rows_.index)
+        covered = X is not None and index.isin(X.index).all()
+        rows, parts = self._table(), []
+        seen, wanted = lookback + self.forecaster_.horizon, len(rows) + steps.max()  # recent errors adapt intervals
+        start: dict[str, pd.Series[float] | float] = {}  # how far the last row of the forecast so far may be off
+        while len(rows) < wanted:
+            with warnings.catch_warnings():
+                if covered:  # sktime gives X at fh alone
+                    warnings.simplefilter("ignore", UnknownFutureWarning)
+                more = self.forecaster_.predict(rows.iloc[-seen:], level=levels, future=future)
+            for name in more.columns.difference(targets):
+                point = more[name.split("-")[0]]
+                offset = more[name] - point + start.get(name, 0.0)
+                more[name], start[name] = point + offset, offset.iloc[-1]
+            parts.append(more)
+            seen = lookback  # a forecast has no errors
+            rows = pd.concat([rows, more[targets]])
+            rows = (rows if future is None else rows.fillna(future)).ffill()
+        return pd.concat(parts).iloc[steps - 1].set_axis(index, axis="index")
+
+    def _table(self) -> pd.DataFrame:
+        """Return y and the covariates as one frame."""
+        frame = _frame(self.rows_)
+        if self.exogenous_ is None:
+            return frame
+        return frame.join(_covariates(self.exogenous_, self.rows_.index))
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
@@ -157,7 +247,21 @@ class PrimecastForecaster(BaseForecaster):
 
 def _frame(y: pd.DataFrame) -> pd.DataFrame:
     """Return y as `Forecaster` takes it: periods become their first moments, numbers are counted from 0."""
-    frame = y.set_axis([str(place) for place in range(y.shape[1])], axis="columns").astype(float)
-    if isinstance(y.index, pd.PeriodIndex):
-        return frame.set_axis(y.index.to_timestamp(), axis="index")
-    return frame if isinstance(y.index, pd.DatetimeIndex) else frame.reset_index(drop=True)
+    names = [str(place) for place in range(y.shape[1])]
+    return _dated(y, y.index).set_axis(names, axis="columns").astype(float)
+
+
+def _covariates(X: pd.DataFrame, rows: pd.Index) -> pd.DataFrame:
+    """Return X in the same way, its numbers counted from the first of these rows."""
+    names = [f"x{place}" for place in range(X.shape[1])]
+    return _dated(X, rows).set_axis(names, axis="columns").astype(float)
+
+
+def _dated(frame: pd.DataFrame, rows: pd.Index) -> pd.DataFrame:
+    if isinstance(frame.index, pd.PeriodIndex):
+        return frame.set_axis(frame.index.to_timestamp(), axis="index")
+    if isinstance(frame.index, pd.DatetimeIndex):
+        return frame
+    numbers = frame.index - rows[0]
+    between = pd.RangeIndex(numbers.min(), numbers.max() + 1)  # X at fh alone may leave rows out
+    return frame.set_axis(numbers, axis="index").reindex(between)

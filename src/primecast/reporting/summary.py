@@ -132,7 +132,7 @@ def _stuck(frame: pd.DataFrame, lookback: int) -> Concern:
 
 
 def _worse_than_naive(scores: pd.DataFrame) -> Concern:
-    channels = scores.iloc[:-1]  # the last row is "overall"
+    channels = scores.iloc[1:]  # the first row is "overall"
     ratio = (channels["mae"] / channels["naive_mae"].where(channels["naive_mae"] > 0)).sort_values(ascending=False)
     text = "In the backtest, repeating the last season had the smaller absolute error."
     worse = [(str(name), f"MAE {percent(float(one) - 1, '+.0f')}") for name, one in ratio.items() if one > 1]
@@ -166,7 +166,7 @@ def _too_narrow(scores: pd.DataFrame) -> Concern:
     if not levels:
         return Concern("Intervals too narrow", "", [])
     level = levels[0]
-    coverage = scores[f"coverage-{level:g}"].iloc[:-1].sort_values()
+    coverage = scores[f"coverage-{level:g}"].iloc[1:].sort_values()
     channels = [
         (str(name), f"{100 * one:.0f} % covered") for name, one in coverage.items() if 100 * one < level - SHORTFALL
     ]
