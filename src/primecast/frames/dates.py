@@ -179,7 +179,8 @@ def row_number(index: Index) -> int:
         return int(index[-1] // index.step) + 1
     freq, last = frequency(index), index[-1].tz_localize(None)
     try:
-        return int((last - pd.Timestamp(0)) // pd.Timedelta(freq)) + 1  # type: ignore[arg-type]
+        step = pd.Timedelta(freq).as_unit(last.unit)  # type: ignore[arg-type]
+        return int((last - pd.Timestamp(0).as_unit(last.unit)) // step) + 1
     except ValueError:  # the rows have no constant length, such as months
         return len(pd.date_range(pd.Timestamp(0), last, freq=freq))
 
