@@ -171,7 +171,7 @@ def forecast_seconds(rows: Rows) -> None:
     dataset = load_dataset("brightwind")
     assert dataset.index is not None
     frame = pd.DataFrame(dataset.values, index=dataset.index.rename("date"), columns=list(dataset.names))
-    command = [str(Path(sys.executable).with_name("primecast")), "forecast", "data.csv"]
+    command = [str(Path(sys.executable).with_name("primecast")), "forecast", "data.csv", "--horizon", "96"]
     with tempfile.TemporaryDirectory() as folder, Others() as others:
         frame.iloc[-17_000:, :26].to_csv(Path(folder) / "data.csv")
         began = time.perf_counter()

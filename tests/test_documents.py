@@ -229,6 +229,7 @@ def check_names(command: str, given: dict[str, Any]) -> None:
         assert given["name"] in STUDIES
     if command == "run":
         chosen = {name: given[name] for name in ("dataset", "model", "attention", "lookback", "seed", "preset")}
+        chosen["dataset"] = chosen["dataset"] or "wth"  # a table of one's own has its settings
         settings = dict(parse_setting(text) for text in given["settings"] or ())
         resolve(Spec(**chosen, horizon=given["horizon"] or 96, settings=settings))
         own = {name.removeprefix("primer.") for name in settings if name.startswith("primer.")}

@@ -72,7 +72,6 @@ WEIGHT_ATTACKS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str
     "shape": (lambda t: t.update({"model.head.bias": torch.zeros(8)}), r"model.head.bias is float32\[8\] there"),
     "missing": (lambda t: t.pop("model.head.bias"), "model.head.bias is missing there"),
     "path": (lambda t: t.update({"../../etc/passwd": torch.zeros(1)}), r"../../etc/passwd is float32\[1\] there"),
-    "negative errors": (lambda t: t["calibration"].neg_(), "its calibration holds absolute errors below 0"),
     "negative scale": (lambda t: t["naive_mae"].neg_(), "its naive_mae holds absolute errors below 0"),
     "far rows": (lambda t: t["recent.values"].fill_(1e300), "holds 1e.300 at .*, too far from its other values"),
     "windows": (lambda t: t.update({"calibration": torch.zeros(3, 7, 3)}), r"calibration is float32\[3, 7, 3\] there"),

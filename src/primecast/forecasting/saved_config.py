@@ -19,7 +19,7 @@ import pandas as pd
 from torch import Tensor
 
 from primecast.errors import InputError, check_known, unknown
-from primecast.frames.dates import Index, future_index, rows_until, zone_name
+from primecast.frames.dates import Index, future_index, read_stamp, rows_until, zone_name
 from primecast.frames.layouts import FILE, Layout
 from primecast.storage.folder import CONFIG, open_folder, read_weights
 
@@ -249,7 +249,7 @@ def _check_periods(periods: Mapping[str, Any], index: Index) -> None:
         raise InputError(f"it has no usable {wrong}")
     for name, (first, last) in periods.items():
         for stamp in (first, last):
-            if isinstance(index, pd.DatetimeIndex) and pd.isna(pd.Timestamp(stamp)):
+            if isinstance(index, pd.DatetimeIndex) and pd.isna(read_stamp(stamp)):
                 raise InputError(f"its period {name!r} has no date")
             rows_until(index, stamp)  # which reads it
 
@@ -317,7 +317,8 @@ def _index_from_json(saved: dict[str, Any], *, source: str) -> Index:
         if type(start) is not int or abs(start) > 1 << 62 or not 0 < step <= LONGEST_COUNT:
             raise InputError(f"{source} counts its rows from {start!r} in steps of {step}")
         return pd.RangeIndex(start, start + saved["rows"] * step, step, name=saved["name"])
-    check_known("unit of time", saved["unit"], (None, "s", "ms", "us", "ns"))
+    if saved["unit"] is not None:
+        check_known("unit of time", saved["unit"], ("s", "ms", "us", "ns"))
     start = pd.Timestamp(saved["start"])
     if saved["zone"] is not None:
         start = start.tz_convert(saved["zone"])

@@ -9,7 +9,7 @@ Letters: t rows, m time features.
 
 import re
 import warnings
-from datetime import timezone, tzinfo
+from datetime import datetime, timezone, tzinfo
 
 import numpy as np
 import pandas as pd
@@ -293,8 +293,20 @@ def check_step(index: pd.Index, own: Index) -> None:
 
 def rows_until(index: pd.Index, stamp: str) -> int:
     """Return how many rows lie at or before this date or number."""
-    limit = pd.Timestamp(stamp) if isinstance(index, pd.DatetimeIndex) else int(stamp)
+    limit = read_stamp(stamp) if isinstance(index, pd.DatetimeIndex) else int(stamp)
     return int((index <= limit).sum())
+
+
+def read_stamp(text: str) -> pd.Timestamp:
+    """Return the date of a text that `str` made of one; pandas itself reads no offsets with seconds.
+
+    >>> read_stamp("1890-01-01 00:00:00+00:19:32").utcoffset()
+    datetime.timedelta(seconds=1172)
+    """
+    try:
+        return pd.Timestamp(text)
+    except ValueError:
+        return pd.Timestamp(datetime.fromisoformat(text))
 
 
 def _kind(index: pd.Index) -> tuple[bool, bool]:

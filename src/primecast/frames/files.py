@@ -193,7 +193,7 @@ def _parse(content: bytes, *, sep: str, decimal: str, header: int | None) -> pd.
 
     frame = parsed(None)
     if not isinstance(frame.index, pd.RangeIndex):  # each row has one cell more than the header
-        trailing = frame.iloc[:, -1].isna().all()
+        trailing = frame.shape[1] > 0 and frame.iloc[:, -1].isna().all()
         frame = parsed(index_col=False) if trailing else frame.reset_index(names="Unnamed: 0")
     if header is None:
         return frame.set_axis([f"channel {number}" for number in range(frame.shape[1])], axis=1)
