@@ -14,6 +14,7 @@ from datetime import datetime, timezone, tzinfo
 import numpy as np
 import pandas as pd
 from jaxtyping import Float32
+from pandas.api.typing import NaTType
 from torch import Tensor
 
 from primecast.data.windows import calendar_features
@@ -297,7 +298,7 @@ def rows_until(index: pd.Index, stamp: str) -> int:
     return int((index <= limit).sum())
 
 
-def read_stamp(text: str) -> pd.Timestamp:
+def read_stamp(text: str) -> pd.Timestamp | NaTType:
     """Return the date of a text that `str` made of one; pandas itself reads no offsets with seconds.
 
     >>> read_stamp("1890-01-01 00:00:00+00:19:32").utcoffset()

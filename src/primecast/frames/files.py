@@ -192,6 +192,8 @@ def _parse(content: bytes, *, sep: str, decimal: str, header: int | None) -> pd.
         )  # fmt: skip
 
     frame = parsed(None)
+    if frame.index.nlevels > 1:
+        raise InputError(f"its rows have {frame.index.nlevels} cells more than its header")
     if not isinstance(frame.index, pd.RangeIndex):  # each row has one cell more than the header
         trailing = frame.shape[1] > 0 and frame.iloc[:, -1].isna().all()
         frame = parsed(index_col=False) if trailing else frame.reset_index(names="Unnamed: 0")
