@@ -20,9 +20,10 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, stamp
 from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, existing
-from primecast.frames.dates import frequency_in_words, on_one_grid, read_dates
+from primecast.frames.dates import frequency_in_words, read_dates
 from primecast.frames.files import path_of, read_file
 from primecast.frames.layouts import FILE, Layout, from_native
+from primecast.frames.regular import on_one_grid
 from primecast.frames.time_columns import dated_from, find_time, set_time
 from primecast.frames.validate import LONG_COLUMNS, check_columns, describe_gaps
 

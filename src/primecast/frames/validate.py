@@ -17,17 +17,8 @@ from jaxtyping import Bool, Float64
 from primecast.data.formats import to_numbers
 from primecast.data.windows import Dataset, Ratio, Scaler
 from primecast.errors import InputError, format_list, unknown
-from primecast.frames.dates import (
-    GIVE_ZONE,
-    SHORTEST,
-    Index,
-    at_clock_change,
-    check_kind,
-    future_index,
-    regular_index,
-    season_of,
-    units_of_rows,
-)
+from primecast.frames.dates import SHORTEST, Index, check_kind, future_index, season_of, units_of_rows
+from primecast.frames.regular import GIVE_ZONE, at_clock_change, regular_index
 
 POLICIES = {
     "error": "missing values are refused",
