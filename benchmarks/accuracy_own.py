@@ -47,7 +47,9 @@ def intervals(
     for forecast, origin in zip(ahead, first + cell.origins, strict=True):
         told.move_to(int(origin))
         quantiles.append(told.quantiles(forecast[None], np.array([origin]), QUANTILES)[:, 0])
-    least = np.where(state.nonnegative, -state.scaler.mean / state.scaler.std, -np.inf)
+    # In float32, as the truths are: a bound of 0 must not lie above a truth of 0 by rounding.
+    zero = (-state.scaler.mean / state.scaler.std).astype(np.float32)
+    least = np.where(state.nonnegative, zero, -np.inf)
     return np.maximum(np.stack(quantiles, axis=1), least)
 
 
