@@ -326,9 +326,10 @@ def test_committed_rows_cover_the_grid_and_say_where_they_come_from(committed: d
     assert cells >= {(n, d, what) for n in attention.TOKENS for d in attention.WIDTHS for what in factored}
     assert {row["channels"] for row in committed["growth"].values()} == set(training.GROWTH)
     assert {row["what"] for row in committed["loop"].values()} == set(training.LOOPS)
-    for part in committed.values():
+    for name, part in committed.items():
         for row in part.values():
-            assert row["machine"]["cpu"] and row["versions"]["torch"] and row["commit"] and row["threads"] == 1
+            assert row["machine"]["cpu"] and row["versions"]["torch"] and row["commit"]
+            assert row["threads"] == 1 or name == "accuracy_forecast"  # which is a command with all cores
 
 
 def test_committed_loops_trained_the_same_model(committed: dict[str, Any]) -> None:
