@@ -142,6 +142,13 @@ def test_an_ensemble_is_analyzed_tested_and_updated_like_a_single_model(best: Fo
     assert not before.equals(after)
 
 
+def test_the_default_look_back_leaves_three_of_them_in_the_held_out_rows_of_a_short_table() -> None:
+    made = Forecaster(horizon=5, epochs=1, progress="off", quality="fast", missing="interpolate").fit(weather())
+    assert made.state_.lookback == 70 and made.lookback is None
+    assert made.relations().lead.shape == (3, 3)
+    assert {member.lookback for member in made.state_.members} == {70}
+
+
 def test_members_are_built_on_a_model_that_is_given() -> None:
     made = Forecaster(**TINY, quality="good", model="dlinear", missing="interpolate").fit(weather())
     assert set(made.leaderboard().frame.index[:-2]) <= {"as given", "shrink", "seed + 1", "seed + 2"}

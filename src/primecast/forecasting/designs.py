@@ -68,5 +68,9 @@ def designs_around(model_args: Mapping[str, Any] | None, *, has_norm: bool) -> d
 
 
 def shorter_lookback(lookback: int, *, rows: int, horizon: int) -> int:
-    """Return the look-back of an ensemble on so many rows: at most a quarter of the windows that train."""
-    return max(1, min(lookback, (int(0.7 * rows) - horizon) // 4))
+    """Return the look-back of an ensemble on so many rows: at most a tenth of them.
+
+    So the held-out rows hold three look-backs, as `relations` needs. It is also at most a quarter of the windows that
+    train.
+    """
+    return max(1, min(lookback, rows // 10, (int(0.7 * rows) - horizon) // 4))

@@ -47,7 +47,7 @@ class Forecaster:
     """Forecast all channels of a regular time series together.
 
     horizon:   steps to forecast.
-    lookback:  steps of input. None: 96 for one model, 336 for an ensemble; less where that has few rows.
+    lookback:  steps of input. None: 96 for one model; 336 for an ensemble, at most a tenth of the rows.
     model, attention: names as in `primecast list`; attention None is the model's default.
     model_args: arguments of the model, as `create_model` takes them.
     past:      names of columns that are inputs but not forecast, such as a controller's output.
