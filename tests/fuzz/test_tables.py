@@ -95,7 +95,8 @@ def check(given: pd.DataFrame, wide: pd.DataFrame, layout: Layout, *, exact: boo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # constant channels
         table = check_frame(wide.rename(columns=str), missing="ffill")
-    assert list(table.frame.columns) == [str(name) for name in given.columns]
+    names = [str(name) for name in given.columns]
+    assert list(table.frame.columns) == (names if exact else [name.strip() for name in names])
     expected = given.sort_index()
     assert len(table) == len(expected)
     if isinstance(expected.index, pd.DatetimeIndex):

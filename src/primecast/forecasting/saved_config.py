@@ -82,6 +82,7 @@ MEMBER_FACTS = {
     "name": str,
     **dict.fromkeys(("weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"), float),
 }
+COMPARISON_FACTS = {**dict.fromkeys(("mse_change", "mse_low", "mse_high"), float), "verdict": str}
 FORMER_NAMES = {
     "marks": "time_features",
     "channel_vectors": "channel_embeddings",
@@ -214,7 +215,11 @@ def _check_columns(columns: list[Any], layout: Mapping[str, Any]) -> None:
 
 def _check_facts(facts: Mapping[str, Any]) -> None:
     """Refuse facts of which no model card, leaderboard or report can be made; it may have others beside them."""
-    wrong = _find_misfit(facts, FACTS, "facts") or _find_misfit(facts.get("members", []), [MEMBER_FACTS], "members")
+    wrong = (
+        _find_misfit(facts, FACTS, "facts")
+        or _find_misfit(facts.get("members", []), [MEMBER_FACTS], "members")
+        or _find_misfit(facts.get("comparison", {}), {str: COMPARISON_FACTS}, "comparison")
+    )
     if wrong:
         raise InputError(f"it has no usable {wrong}")
 
