@@ -277,6 +277,8 @@ def test_the_readme_is_short_and_shows_the_demo_the_code_and_the_picture() -> No
     first = readme[: readme.index("```python")]
     assert first.count("\n") < 25 and readme.count("\n") <= 120
     assert "make demo" in first
-    (picture,) = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme)
-    image = (ROOT / picture).read_bytes()
-    assert image.startswith(b"\x89PNG") and len(image) < 150_000
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme)
+    assert len(pictures) == 2
+    for picture in pictures:
+        image = (ROOT / picture).read_bytes()
+        assert image.startswith(b"\x89PNG") and len(image) < 150_000
