@@ -12,7 +12,7 @@ from primecast.data.windows import Batch, Windows, calendar_features
 from primecast.errors import InputError
 from primecast.forecasting.ensemble import LastSteps, LastStepsWindows
 from primecast.models import create_model
-from primecast.models.ridge import LAMBDAS, Ridge, _fourier
+from primecast.models.ridge import LAMBDAS, Ridge, _fourier, _pooled
 from primecast.nn.losses import mse
 from primecast.training.loop import fit
 
@@ -58,18 +58,31 @@ def test_the_closed_form_is_the_minimum_that_numpy_finds(monkeypatch: pytest.Mon
         np.testing.assert_allclose(model(batch.x)[..., channel].detach().numpy(), expected, atol=1e-5)
 
 
-def test_each_channel_has_the_lambda_that_is_best_on_the_validation_windows() -> None:
+def test_each_channel_has_the_lambda_that_is_best_by_its_own_and_the_mean_validation_error() -> None:
     train, val = windows(), windows(seed=1)
-    model = Ridge(lookback=L, horizon=H, channels=N)
-    model.solve(train, val)
     batch = val.batch(torch.arange(len(val)))
-    best = (model(batch.x) - batch.y).square().mean((0, 1)).detach()
+    forecasts = []
     for penalty in LAMBDAS:
         with pytest.MonkeyPatch.context() as one:
             one.setattr("primecast.models.ridge.LAMBDAS", (penalty,))
-            other = Ridge(lookback=L, horizon=H, channels=N)
-            other.solve(train, val)
-        assert (best <= (other(batch.x) - batch.y).square().mean((0, 1)) + 1e-6).all()
+            model = Ridge(lookback=L, horizon=H, channels=N)
+            model.solve(train, val)
+        forecasts.append(model(batch.x).detach())
+    errors = torch.stack([(forecast - batch.y).square().mean((0, 1)) for forecast in forecasts])
+    relative = errors / errors.min(dim=0).values
+    chosen = (relative + relative.mean(dim=1, keepdim=True)).argmin(dim=0)
+    model = Ridge(lookback=L, horizon=H, channels=N)
+    model.solve(train, val)
+    for channel, place in enumerate(chosen.tolist()):
+        torch.testing.assert_close(model(batch.x)[..., channel], forecasts[place][..., channel])
+
+
+def test_a_channel_with_little_evidence_follows_the_others_in_its_choice_of_lambda() -> None:
+    errors = torch.tensor([[1.0, 4.0, 4.0], [1.01, 2.0, 2.0], [3.0, 3.0, 3.0]], dtype=torch.float64)
+    assert _pooled(errors).argmin(0).tolist() == [1, 1, 1] and errors.argmin(0).tolist() == [0, 1, 1]
+    certain = torch.tensor([[1.0, 1.1], [9.0, 1.0]], dtype=torch.float64)
+    assert _pooled(certain).argmin(0).tolist() == [0, 0]
+    assert torch.isfinite(_pooled(torch.zeros(2, 3, dtype=torch.float64))).all()  # constant channels
 
 
 def test_channels_without_a_known_truth_keep_their_last_value_and_others_leave_unknown_windows_out() -> None:

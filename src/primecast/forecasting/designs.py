@@ -23,7 +23,7 @@ DESIGNS: dict[str, Design] = {
     "prime-learned, small": {
         "attention": "prime-learned", "model_args": {"norm": "shrink", "d_model": 64, "n_heads": 4}, "epochs": 0.4,
     },
-    "prime-learned, shrink": {"attention": "prime-learned", "model_args": {"norm": "shrink"}},
+    "prime-learned, shrink": {"attention": "prime-learned", "model_args": {"norm": "shrink"}, "epochs": 0.8},
     "prime-learned, none": {
         "attention": "prime-learned", "model_args": {"norm": "none", "d_model": 64, "n_heads": 4}, "epochs": 0.8,
     },

@@ -5,11 +5,12 @@
     W, b     = argmin  mean over windows |y - x_l - W z - b|^2 + lambda |W|^2         of standardized z
 
 The larger lambda, the closer the forecast to the last value plus the mean change since. Each channel has the lambda
-that is best on the validation windows. The calendar of the last row is a Fourier series in the time of day, one in the
-time of the week, and one in the time of day at weekends; every step has its own W, so that the phase of the last row
-is enough. With `components`, the leading principal components of all channels at the last row, and their change over
-one step and over twelve, are inputs of every channel; without them no channel sees another. `fit` calls `solve`: there
-are no epochs.
+that is best on the validation windows by the mean of two errors: its own and, since few windows tell little of one
+channel, the mean over the channels, each relative to the channel's best. The calendar of the last row is a Fourier
+series in the time of day, one in the time of the week, and one in the time of day at weekends; every step has its own
+W, so that the phase of the last row is enough. With `components`, the leading principal components of all channels at
+the last row, and their change over one step and over twelve, are inputs of every channel; without them no channel sees
+another. `fit` calls `solve`: there are no epochs.
 
 Hoerl & Kennard, "Ridge Regression: Biased Estimation for Nonorthogonal Problems", Technometrics 1970.
 
@@ -31,7 +32,7 @@ LAMBDAS = tuple(10.0**power for power in range(-5, 2))
 TRAIN_WINDOWS, VAL_WINDOWS = 8000, 200
 """At most so many evenly spaced windows are solved for, and choose lambda."""
 CHUNK = 64
-"""Channels that are solved at once: their normal equations take n f^2 numbers."""
+"""Channels that are solved at once, and that choose lambda together: their normal equations take n f^2 numbers."""
 BATCH = 256
 DAY_HARMONICS, WEEK_HARMONICS, WEEKEND_HARMONICS = 6, 3, 3
 CALENDAR = (4, 5)
@@ -105,7 +106,7 @@ class Ridge(nn.Module):
 
     @torch.no_grad()
     def solve(self, train: Windows, val: Windows) -> None:
-        """Set W and b by the training windows, with the lambda of each channel that is best on the validation windows.
+        """Set W and b by the training windows, with the lambda of each channel that the validation windows choose.
 
         A window whose truth is NaN at some step of a channel does not count for this channel.
         """
@@ -131,7 +132,7 @@ class Ridge(nn.Module):
             for penalty in LAMBDAS:
                 self._set(part, weight(penalty), mean, mean_change)
                 errors.append(self._errors(val, part))
-            best = torch.tensor(LAMBDAS, dtype=torch.float64)[torch.stack(errors).argmin(0)]
+            best = torch.tensor(LAMBDAS, dtype=torch.float64)[_pooled(torch.stack(errors)).argmin(0)]
             self._set(part, weight(best[:, None, None]), mean, mean_change)
 
     def _set(
@@ -179,6 +180,12 @@ class Ridge(nn.Module):
             errors = (forecast - y[..., part]).square().nan_to_num().double().sum((0, 1))
             total += errors.sum() if self.shared else errors
         return total
+
+
+def _pooled(errors: Float64[Tensor, "p k"]) -> Float64[Tensor, "p k"]:
+    """Return the errors by which each channel chooses one of p penalties: its own and the mean of all, relative."""
+    relative = errors / errors.min(dim=0).values.clamp_min(torch.finfo(errors.dtype).tiny)
+    return (relative + relative.mean(dim=1, keepdim=True)) / 2
 
 
 def _batches(windows: Windows, most: int) -> Iterator[Any]:
