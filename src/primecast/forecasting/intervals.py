@@ -27,7 +27,7 @@ of a window from k rows after its origin on.
 Windows that share rows err alike, so few rows tell less of the next error than their number of errors suggests. With w
 windows that share no row (the rows known, by weight, over the horizon), the next one deviates from their mean with the
 variance 1 + 1 / w, and their own deviations show 1 - 1 / w: halves are multiplied by sqrt(1 + 2 / w), their ratio
-for large w. No number of it is tuned.
+for large w (2 was compared with 0 and 1, see docs/decisions.md).
 
 The distribution is a histogram over fixed bins of relative errors, so that errors can be added one row at a time.
 
