@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +30,35 @@ from accuracy_cells import (
     HALVES,
     HORIZONS,
     LOOKBACK,
+    STRIDED,
     Cell,
     conformal_quantiles,
     fingerprint,
     load_cell,
     score,
+    strided,
 )
 from measure import ENVS, RESULTS, Others, Rows
 
 NAIVE = "seasonal naive"
 NEURAL = tuple(accuracy_peers.SIZES)
 PEERS = (NAIVE, "LightGBM", *NEURAL)
+SLOW = ("MSTL", "AutoGluon")
+"""Peers that forecast from a few of the origins only; they have a table of their own."""
 OWN = ("good", "fast")
 ENVIRONMENTS = {
     "neural": ("torch==2.13.0", "neuralforecast==3.3.0"),
     "trees": ("lightgbm==4.7.0", "mlforecast==1.1.0"),
+    "statistics": ("statsforecast==2.1.1",),
+    "autogluon": ("torch==2.13.0", "autogluon.timeseries==1.6.3"),
 }
 """Environment -> requirements, installed in this order."""
+ENVIRONMENT_OF = {
+    **dict.fromkeys(NEURAL, "neural"),
+    "LightGBM": "trees",
+    "MSTL": "statistics",
+    "AutoGluon": "autogluon",
+}
 
 
 def settings(method: str) -> dict[str, object]:
@@ -63,6 +76,10 @@ def settings(method: str) -> dict[str, object]:
         return {"sizes": peers.SIZES[method], "loop": loop}
     if method == "LightGBM":
         return {"trees": peers.TREES, "lags": peers.LAGS}
+    if method == "MSTL":
+        return {"origins": STRIDED, "past": peers.PAST}
+    if method == "AutoGluon":
+        return {"origins": STRIDED, "models": peers.AUTOGLUON, "limit": (peers.TIME_LIMIT, peers.CONTEXT)}
     return accuracy_own.settings(method) if method in OWN else {}
 
 
@@ -79,7 +96,8 @@ def run(rows: Rows, cell: Cell, method: str, seed: int) -> None:
         else:
             scores, facts = _run_peer(cell, method, seed, Path(folder))
     values = {"set": cell.name, "horizon": cell.horizon, "method": method, "seed": seed}
-    shape = {"rows": len(cell.values), "channels": cell.values.shape[1], "origins": len(cell.origins)}
+    origins = len(strided(cell.origins) if method in SLOW else cell.origins)
+    shape = {"rows": len(cell.values), "channels": cell.values.shape[1], "origins": origins}
     key = {"protocol": fingerprint(settings(method))}
     rows.put(row_id(cell.name, cell.horizon, method, seed), others, **values, **key, **shape, **scores, **facts)
     print(
@@ -101,6 +119,8 @@ def _run_naive(cell: Cell) -> Found:
 
 def _run_peer(cell: Cell, method: str, seed: int, folder: Path) -> Found:
     data, out = folder / "cell.npz", folder / "forecasts.npz"
+    if method in SLOW:
+        cell = at_strided(cell)
     np.savez(
         data,
         values=cell.values,
@@ -109,13 +129,16 @@ def _run_peer(cell: Cell, method: str, seed: int, folder: Path) -> Found:
         horizon=cell.horizon,
         lookback=LOOKBACK,
         trained=cell.trained,
+        tested=cell.tested,
         calibration=cell.calibration,
         origins=cell.origins,
     )
     job = {"method": method, "data": str(data), "out": str(out), "seed": seed}
-    python = peer_python("neural" if method in NEURAL else "trees")
+    python = peer_python(ENVIRONMENT_OF[method])
     facts = measure.run_fresh(Path(accuracy_peers.__file__), job, python=python, timeout=3600)
     with np.load(out) as found:
+        if method in SLOW:
+            return score(cell, found["origins"], found["quantiles"]), facts
         return _score_conformal(cell, found), facts
 
 
@@ -123,12 +146,22 @@ def _run_own(cell: Cell, quality: str, seed: int, folder: Path) -> Found:
     job = {"set": cell.name, "horizon": cell.horizon, "quality": quality, "seed": seed, "folder": str(folder)}
     facts = measure.run_fresh(Path(accuracy_own.__file__), job, timeout=7200)
     with np.load(folder / "forecasts.npz") as file:
-        return score(cell, file["forecast"], file["quantiles"]), facts
+        return _score_all(cell, file["forecast"], file["quantiles"]), facts
 
 
 def _score_conformal(cell: Cell, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     errors = cell.truth(cell.calibration) - found["calibration"]
-    return score(cell, found["origins"], conformal_quantiles(found["origins"], errors))
+    return _score_all(cell, found["origins"], conformal_quantiles(found["origins"], errors))
+
+
+def _score_all(cell: Cell, forecast: np.ndarray, quantiles: np.ndarray) -> dict[str, Any]:
+    """Return the scores on all origins and, under `strided`, those on the origins of the slow peers."""
+    few = strided(cell.origins)
+    return score(cell, forecast, quantiles) | {"strided": score(at_strided(cell), forecast[few], quantiles[:, few])}
+
+
+def at_strided(cell: Cell) -> Cell:
+    return replace(cell, origins=cell.origins[strided(cell.origins)])
 
 
 def row_id(name: str, horizon: int, method: str, seed: int) -> str:
@@ -188,7 +221,7 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, help="the sets of one half; both without it")
     parser.add_argument("--sets", nargs="+", choices=[name for half in HALVES.values() for name in half])
     parser.add_argument("--horizons", nargs="+", type=int, default=list(HORIZONS))
-    parser.add_argument("--methods", nargs="+", choices=(*PEERS, *OWN), default=[*PEERS, *OWN])
+    parser.add_argument("--methods", nargs="+", choices=(*PEERS, *SLOW, *OWN), default=[*PEERS, *SLOW, *OWN])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--prepare", action="store_true", help="make the environments of the peers and do nothing else")
     parser.add_argument("--forecast-seconds", action="store_true", help="time the command primecast forecast")
@@ -209,7 +242,7 @@ def main() -> None:
             for horizon in arguments.horizons:
                 for method in arguments.methods:
                     rows = Rows.open(RESULTS, "accuracy")  # again each time: others may have added rows
-                    once = method in (NAIVE,) and seed > 0
+                    once = method in (NAIVE, "MSTL") and seed > 0  # nothing random in them
                     if not once and not is_measured(rows, name, horizon, method, seed):
                         run(rows, load_cell(name, horizon), method, seed)
     return None

@@ -40,6 +40,8 @@ ROWS, CHANNELS = 10_000, 32
 """At most: the last rows, and channels at equal distances. They bound the cost."""
 ORIGINS = 200
 """Origins of the test rows and windows of the validation rows that calibrate intervals, at most."""
+STRIDED = 20
+"""Origins of the peers that are too slow for all of them; every method is scored on these as well."""
 QUANTILES = tuple(round(0.1 * place, 1) for place in range(1, 10))
 PROTOCOL = {"lookback": LOOKBACK, "rows": ROWS, "channels": CHANNELS, "origins": ORIGINS, "quantiles": QUANTILES}
 
@@ -127,6 +129,11 @@ def spaced(first: int, stop: int) -> Int64[np.ndarray, "m"]:
     while math.gcd(stride, 24) > 1:
         stride += 1
     return np.arange(first, stop, stride)
+
+
+def strided(origins: Int64[np.ndarray, "m"]) -> Int64[np.ndarray, "s"]:
+    """Return the places of STRIDED of these origins, from the first to the last at equal distances."""
+    return np.linspace(0, len(origins) - 1, min(STRIDED, len(origins))).round().astype(np.int64)
 
 
 def quarter_of_day(index: pd.Index, season: int) -> Int64[np.ndarray, "t"] | None:

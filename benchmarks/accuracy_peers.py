@@ -3,7 +3,8 @@
     python accuracy_peers.py --job '{"method": "NHITS", "data": "cell.npz", "out": "forecasts.npz", "seed": 0}'
 
 `data` has the scaled rows, dates, borders and origins of a cell; `out` gets the forecasts from the validation and test
-origins. CPU seconds are those of training and forecasting, without imports.
+origins, or from the test origins with quantiles (MSTL, AutoGluon). CPU seconds are those of training and forecasting,
+without imports.
 
 Neural models are neuralforecast's, in its default sizes but for SIZES, trained in one plain loop. The library's own
 trainer sees the same windows, but copies all windows of 32 series at every step.
@@ -19,6 +20,7 @@ import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from importlib.metadata import version
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,17 @@ FEWER_STEPS = {"PatchTST": 300}
 TREES = {"n_estimators": 300, "learning_rate": 0.05, "num_leaves": 31}
 LAGS = (*range(1, 13), 24, 48, 72, 96)
 """Lags of LightGBM; the season is added."""
+
+PAST = 1000
+"""Rows before an origin that MSTL is fitted to, or seven seasons where they are longer."""
+LEVELS = (80, 60, 40, 20)
+"""Intervals whose bounds are the quantiles 0.1 to 0.9; the mean is the one between."""
+AUTOGLUON: dict[str, dict[str, Any]] = {
+    name: {} for name in ("RecursiveTabular", "DirectTabular", "TemporalFusionTransformer", "DeepAR")
+}
+"""The models of its preset `high_quality` without pretrained ones and those that are fitted to single series."""
+TIME_LIMIT, CONTEXT = 60, 2500
+"""CPU seconds of AutoGluon's training, about those of quality `good`, and rows before an origin that it is given."""
 
 
 def cpu_seconds() -> float:
@@ -197,10 +210,86 @@ def tree_forecaster(model: Any, data: Data) -> tuple[Any, pd.DataFrame]:
     return MLForecast({"model": model}, freq=step, lags=lags, date_features=list(calendar_features(data))), frame
 
 
+# ---------------------------------------------------------------- MSTL by statsforecast
+
+
+def mstl(method: str, data: Data, seed: int) -> Forecasts:
+    """One model for each channel and origin, fitted to the last rows before the origin; AutoETS without a season."""
+    from statsforecast.models import MSTL, AutoETS  # type: ignore[import-not-found]
+
+    values, season, horizon = data["values"].astype(np.float64), int(data["season"]), int(data["horizon"])
+    began, past = cpu_seconds(), max(PAST, 7 * season)
+    shape = len(data["origins"]), horizon, values.shape[1]
+    ahead, quantiles = np.empty(shape), np.empty((2 * len(LEVELS) + 1, *shape))
+    model = AutoETS() if season == 1 else MSTL(season_length=season)  # whose trend is by AutoETS
+    for place, origin in enumerate(data["origins"]):
+        for channel in range(values.shape[1]):
+            found = model.forecast(values[max(origin - past, 0) : origin, channel], h=horizon, level=list(LEVELS))
+            lows, highs = ([found[f"{side}-{level}"] for level in LEVELS] for side in ("lo", "hi"))
+            ahead[place, :, channel] = found["mean"]
+            quantiles[:, place, :, channel] = [*lows, found["mean"], *highs[::-1]]
+    return {"origins": ahead, "quantiles": quantiles, "seconds": cpu_seconds() - began, "steps": None}
+
+
+# ---------------------------------------------------------------- AutoGluon
+
+
+def autogluon(method: str, data: Data, seed: int) -> Forecasts:
+    """Fitted once to all rows before the test rows, of which it takes its own validation rows; never fitted again."""
+    import time
+
+    from autogluon.timeseries import TimeSeriesPredictor  # type: ignore[import-not-found]
+
+    # Its time limit would be one of wall time: on a busy machine it would train less.
+    time.time = time.monotonic = cpu_seconds
+    dates, width, horizon = pd.DatetimeIndex(data["dates"]), data["values"].shape[1], int(data["horizon"])
+    began = cpu_seconds()
+    with TemporaryDirectory() as folder:
+        predictor = TimeSeriesPredictor(
+            prediction_length=horizon,
+            freq=pd.tseries.frequencies.to_offset(dates[1] - dates[0]).freqstr,
+            eval_metric="MSE",
+            eval_metric_seasonal_period=int(data["season"]),
+            quantile_levels=[round(0.1 * place, 1) for place in range(1, 10)],
+            path=folder,
+            verbosity=0,
+        )
+        known = item_frame(data, range(int(data["tested"])))
+        predictor.fit(known, time_limit=TIME_LIMIT, hyperparameters=AUTOGLUON, random_seed=seed)
+        found = []
+        for origin in map(int, data["origins"]):
+            past = item_frame(data, range(max(origin - CONTEXT, 0), origin))
+            ahead = predictor.predict(past, use_cache=False).to_numpy()  # (n h, the mean and the quantiles)
+            found.append(ahead.reshape(width, horizon, -1).transpose(2, 1, 0))
+        models = predictor.model_names()
+    ahead = np.stack(found, axis=1)
+    return {"origins": ahead[0], "quantiles": ahead[1:], "seconds": cpu_seconds() - began, "models": models}
+
+
+def item_frame(data: Data, rows: range) -> Any:
+    """Return AutoGluon's frame of these rows: one item for each channel."""
+    from autogluon.timeseries import TimeSeriesDataFrame
+
+    values, dates = data["values"][rows.start : rows.stop], data["dates"][rows.start : rows.stop]
+    names = np.repeat([f"c{channel:03d}" for channel in range(values.shape[1])], len(rows))
+    columns = {"item_id": names, "timestamp": np.tile(dates, values.shape[1]), "target": values.T.ravel()}
+    return TimeSeriesDataFrame.from_data_frame(pd.DataFrame(columns))
+
+
 # ---------------------------------------------------------------- the command
 
-METHODS: dict[str, Callable[[str, Data, int], Forecasts]] = {**dict.fromkeys(SIZES, neural), "LightGBM": lightgbm}
-PACKAGES = {**dict.fromkeys(SIZES, ("torch", "neuralforecast")), "LightGBM": ("lightgbm", "mlforecast")}
+METHODS: dict[str, Callable[[str, Data, int], Forecasts]] = {
+    **dict.fromkeys(SIZES, neural),
+    "LightGBM": lightgbm,
+    "MSTL": mstl,
+    "AutoGluon": autogluon,
+}
+PACKAGES = {
+    **dict.fromkeys(SIZES, ("torch", "neuralforecast")),
+    "LightGBM": ("lightgbm", "mlforecast"),
+    "MSTL": ("statsforecast",),
+    "AutoGluon": ("torch", "autogluon.timeseries"),
+}
 
 
 def main() -> None:
@@ -213,8 +302,9 @@ def main() -> None:
     with np.load(job["data"]) as file:
         data = dict(file)
     found = METHODS[job["method"]](job["method"], data, job["seed"])
-    np.savez(job["out"], calibration=found.pop("calibration"), origins=found.pop("origins"))
-    print(json.dumps(found | {"versions": {name: version(name) for name in PACKAGES[job["method"]]}}))
+    arrays = {name: found.pop(name) for name in ("calibration", "origins", "quantiles") if name in found}
+    np.savez(job["out"], **arrays)
+    print(json.dumps(found | {"libraries": {name: version(name) for name in PACKAGES[job["method"]]}}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Summarize the rows of the accuracy benchmark: the bars, a table and a figure for each half. Nothing is measured here.
 
 A value whose rows are missing is null. A cell (data set x horizon) counts in ranks if every method that has any row in
-its half was measured in it; scores of a cell are means over its seeds.
+its half was measured in it; scores of a cell are means over its seeds. A slow peer is compared apart, on the origins
+that it forecast from.
 """
 
 import math
@@ -15,8 +16,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from accuracy import NAIVE, OWN, PEERS, is_measured
-from accuracy_cells import HALVES, coverage_gap
+from accuracy import NAIVE, OWN, PEERS, SLOW, is_measured
+from accuracy_cells import HALVES, STRIDED, coverage_gap
 from measure import Rows
 from primecast.storage.atomic import write_bytes_atomically, write_json
 
@@ -52,6 +53,18 @@ def complete(scores: Scores) -> Scores:
     """Return the cells in which every method of these scores was measured."""
     methods = {name for each in scores.values() for name in each}
     return {cell: each for cell, each in scores.items() if set(each) == methods}
+
+
+def beside_slow_peer(rows: Iterable[Row], sets: Sequence[str], peer: str) -> Scores:
+    """Return the scores on the origins of a slow peer: its cells, and the methods scored so in each of them."""
+    few = [row if row["method"] == peer else row | row["strided"] for row in rows if _has_strided(row, peer)]
+    scores = {cell: each for cell, each in gather(few, sets).items() if peer in each}
+    everywhere = set.intersection(*map(set, scores.values())) if scores else set()
+    return {cell: {name: each[name] for name in each if name in everywhere} for cell, each in scores.items()}
+
+
+def _has_strided(row: Row, peer: str) -> bool:
+    return row["method"] == peer or (row["method"] not in SLOW and "strided" in row)
 
 
 # ---------------------------------------------------------------- the numbers
@@ -129,6 +142,17 @@ def bars(rows: Sequence[Row], sets: Sequence[str], forecast: Row | None) -> dict
     return found | counts | {"seeds": [min(seeds), max(seeds)] if seeds else None}
 
 
+def slow_peers(rows: Sequence[Row], sets: Sequence[str]) -> dict[str, Any]:
+    """Return slow peer -> the number of its cells and the skill by MSE of all methods on its origins."""
+    found = {}
+    for peer in SLOW:
+        scores = beside_slow_peer(rows, sets, peer)
+        if scores and NAIVE in next(iter(scores.values())):
+            skills = {name: skill(scores, name, "mse")[0] for name in _ordered(scores)}
+            found[peer] = {"cells": len(scores), "origins": STRIDED, "skill_mse": skills}
+    return {"slow_peers": found}
+
+
 # ---------------------------------------------------------------- table and figure
 
 
@@ -162,7 +186,7 @@ def table(scores: Scores) -> str:
 
 def _ordered(scores: Scores) -> list[str]:
     present = next(iter(scores.values()))
-    return [name for name in (*OWN, *PEERS) if name in present]
+    return [name for name in (*OWN, *PEERS, *SLOW) if name in present]
 
 
 def _label(name: str) -> str:
@@ -205,10 +229,18 @@ def write(folder: Path) -> None:
         if is_measured(stored, row["set"], row["horizon"], row["method"], row["seed"])
     ]
     forecast = Rows.open(folder, "accuracy_forecast").rows.get("forecast")
-    summary = {half: bars(rows, sets, forecast) for half, sets in HALVES.items()}
+    whole = [row for row in rows if row["method"] not in SLOW]
+    summary = {half: bars(whole, sets, forecast) | slow_peers(rows, sets) for half, sets in HALVES.items()}
     write_json(folder / "accuracy.json", {**summary["judging"], "rows": len(rows), "choosing": summary["choosing"]})
-    scores = {half: gather(rows, sets) for half, sets in HALVES.items()}
-    parts = [f"## The {half} half\n\n{table(scores[half])}" for half in ("judging", "choosing") if scores[half]]
+    scores = {half: gather(whole, sets) for half, sets in HALVES.items()}
+    parts = []
+    for half in ("judging", "choosing"):
+        if scores[half]:
+            parts.append(f"## The {half} half\n\n{table(scores[half])}")
+        for peer in SLOW:
+            if beside := beside_slow_peer(rows, HALVES[half], peer):
+                title = f"### {peer}, {half} half: {STRIDED} origins of each cell, the same for all methods here"
+                parts.append(f"{title}\n\n{table(beside)}")
     write_bytes_atomically(folder / "accuracy.md", "\n".join(parts).encode())
     figure = draw({half: complete(scores[half]) for half in ("judging", "choosing")})
     for kind in ("svg", "png"):

@@ -6,6 +6,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
+import accuracy
 import accuracy_cells
 import accuracy_own
+import accuracy_peers
 import accuracy_summary
 import attention
 import install
@@ -375,6 +378,44 @@ def test_origins_are_few_and_meet_every_hour() -> None:
     assert len(accuracy_cells.spaced(7, 60)) == 53
 
 
+def test_slow_peers_have_origins_from_the_first_to_the_last_and_all_methods_are_scored_on_these_too() -> None:
+    cell = small_cell()
+    few = accuracy.at_strided(cell)
+    assert len(few.origins) == accuracy_cells.STRIDED < len(cell.origins) and set(few.origins) < set(cell.origins)
+    assert (few.origins[[0, -1]] == cell.origins[[0, -1]]).all() and np.ptp(np.diff(few.origins)) <= 1
+    assert (accuracy_cells.strided(np.arange(7)) == np.arange(7)).all()
+    scores, _ = accuracy._run_naive(cell)
+    error = cell.seasonal_naive(few.origins).astype(np.float64) - cell.truth(few.origins)
+    assert scores["strided"]["mse"] == pytest.approx((error**2).mean()) and scores["strided"]["mse"] != scores["mse"]
+
+
+def test_mstl_is_fitted_to_the_rows_before_each_origin_and_its_bounds_are_quantiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Last:
+        """Forecasts the last value; the half-width of an interval is its level."""
+
+        def __init__(self, season_length: int = 1) -> None:
+            self.season = season_length
+
+        def forecast(self, y: np.ndarray, h: int, level: list[int]) -> dict[str, np.ndarray]:
+            assert self.season == 24 and len(y) == 200  # seven seasons of 24 are fewer
+            mean = np.full(h, y[-1])
+            bounds = {f"{side}-{one}": mean + sign * one for one in level for side, sign in (("lo", -1), ("hi", 1))}
+            return {"mean": mean} | bounds
+
+    library = ModuleType("statsforecast.models")
+    library.MSTL = library.AutoETS = Last  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "statsforecast", ModuleType("statsforecast"))
+    monkeypatch.setitem(sys.modules, "statsforecast.models", library)
+    monkeypatch.setattr(accuracy_peers, "PAST", 200)
+    cell = accuracy.at_strided(small_cell())
+    found = accuracy_peers.mstl("MSTL", vars(cell), 0)
+    assert (found["origins"] == cell.values[cell.origins - 1][:, None]).all()
+    widths = found["quantiles"] - found["origins"]
+    assert np.allclose(widths, np.array([-80, -60, -40, -20, 0, 20, 40, 60, 80])[:, None, None, None])
+
+
 def test_the_quarter_of_the_day_comes_from_dates_or_else_from_the_season() -> None:
     hours = pd.date_range("2024-01-01 05:00", periods=3, freq="h")
     found = accuracy_cells.quarter_of_day(hours, 24)
@@ -447,16 +488,31 @@ def test_the_bars_of_accuracy_are_those_of_the_rows() -> None:
     assert empty["cells"] == 0 and empty["place_mse"] is None and empty["coverage_gap"] is None
 
 
+def test_a_slow_peer_is_compared_on_its_own_origins_with_methods_scored_there_in_all_its_cells() -> None:
+    rows = [accuracy_row(name, method, 9.0, 1.0) for name in ("wth", "ETTm2") for method in (NAIVE, "good", "NHITS")]
+    for row in rows:
+        if row["method"] != "NHITS" or row["set"] == "wth":
+            row["strided"] = {"mse": 4.0 if row["method"] == NAIVE else 1.0}
+    rows += [accuracy_row(name, "MSTL", 2.0, 1.0) for name in ("wth", "ETTm2")]
+    rows += [accuracy_row("wth", "AutoGluon", 3.0, 1.0)]
+    found = accuracy_summary.slow_peers(rows, ("wth", "ETTm2", "brightwind"))["slow_peers"]
+    assert found["MSTL"] == {"cells": 2, "origins": 20, "skill_mse": {"good": 0.75, NAIVE: 0.0, "MSTL": 0.5}}
+    assert found["AutoGluon"]["cells"] == 1 and set(found["AutoGluon"]["skill_mse"]) == {
+        "good", NAIVE, "NHITS", "AutoGluon",
+    }  # fmt: skip
+    assert accuracy_summary.slow_peers(rows, ("brightwind",)) == {"slow_peers": {}}
+
+
 def test_rows_of_other_settings_are_not_summarized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Rows.open(tmp_path, "accuracy")
-    for method in ("good", "fast", *PEERS):
+    for method in ("good", "fast", *PEERS, "MSTL"):
         row = accuracy_row("wth", method, 1.0 if method == NAIVE else 0.7, 3.0)
         key = accuracy_cells.fingerprint(settings(method))
         rows.put(row_id("wth", 96, method, 0), idle(), **row, protocol=key)
     assert is_measured(rows, "wth", 96, "NHITS", 0) and not is_measured(rows, "wth", 24, "NHITS", 0)
     accuracy_summary.write(tmp_path)
     summary = json.loads((tmp_path / "accuracy.json").read_text())
-    assert summary["cells"] == 1 and summary["rows"] == 2 + len(PEERS) and summary["choosing"]["cells"] == 0
+    assert summary["cells"] == 1 and summary["rows"] == 3 + len(PEERS) and summary["choosing"]["cells"] == 0
     assert "| NHITS | 5.00 | 5.00 | 30.0 (30.0 to 30.0)" in (tmp_path / "accuracy.md").read_text()
     assert (tmp_path / "accuracy.svg").stat().st_size > 1000
     monkeypatch.setitem(accuracy_cells.PROTOCOL, "rows", 13)
