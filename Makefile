@@ -3,6 +3,7 @@
 # make fuzz   set up, then FUZZ drawn inputs (2,500) for each test in tests/fuzz; counts by outcome
 # make kills  set up, then SIGKILLs of training, save and sweeps: counts, and what was lost; goes on where it was stopped
 # make test-min     set up, then the tests with the oldest versions that pyproject.toml allows, but torch
+# make test-sdist   set up, then build the sdist, install it from itself elsewhere and run its tests from itself
 # make test-python  set up, then types and what needs no torch with Python 3.12 and 3.13
 # make docs   set up, then build the documentation site into site/; a warning is an error
 # make bench  set up, then speed and memory on a reduced grid, in under 10 minutes; bench-full: everything, with peers
@@ -11,7 +12,7 @@ BIN := .venv/bin
 # One thread per process: on small models more threads than cores is ten times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all test-min test-python fuzz kills docs bench bench-full format clean
+.PHONY: setup demo test test-all test-min test-sdist test-python fuzz kills docs bench bench-full format clean
 
 setup: .venv/.ready
 
@@ -43,6 +44,9 @@ test-all: .venv/.ready
 
 test-min: .venv/.ready
 	$(BIN)/python tools/versions.py minimum
+
+test-sdist: .venv/.ready
+	$(BIN)/python tools/sdist.py
 
 # torch has no build for these Pythons where the index has none: see the workflow for the whole suite.
 test-python: .venv/.ready

@@ -31,7 +31,10 @@ from primecast.frames.validate import CheckedFrame
 
 def settings(method: str) -> dict[str, object]:
     """Return what the forecasts of a quality depend on: the designs of its members, and rules that have changed."""
-    rules = {"intervals": "by level", "lambda of ridge": "by the error of the channel and of all"}
+    rules = {
+        "intervals": "by level, wider with few windows",
+        "lambda of ridge": "by the error of the channel and of all",
+    }
     return {"designs": list(DESIGNS.items())[: QUALITIES[method]], "defaults": dict(ENSEMBLE), **rules}
 
 

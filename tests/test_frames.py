@@ -17,7 +17,8 @@ from primecast.data.windows import split
 from primecast.errors import InputError
 from primecast.frames.dates import frequency_in_words, future_index, read_dates, season_of
 from primecast.frames.layouts import lengthen
-from primecast.frames.read import ColumnsLeftOutWarning, read_table, widen
+from primecast.frames.long_tables import widen
+from primecast.frames.read import ColumnsLeftOutWarning, read_table
 from primecast.frames.validate import ConstantChannelWarning, dataset_from_frame, describe_gaps, validate
 
 

@@ -345,7 +345,7 @@ def test_long_series_of_different_spans_are_put_on_one_grid() -> None:
     table = open_table(long)
     assert table.frame.shape == (90, 3) and list(table.frame.index) == list(index[:90])
     assert "90 of 90 hours have missing values" in table.describe()
-    assert "left out: place (no part of a long table)" in table.describe()
+    assert "left out: place (constant in each series, tells no more than the name of the series)" in table.describe()
     assert validate(table.frame, missing="interpolate").notna().all(axis=None)
 
 

@@ -36,7 +36,8 @@ def mutated(data: st.DataObject, value: Any) -> Any:
         if action == "delete":
             del parent[name]
         elif action == "replace":
-            parent[name] = data.draw(st.one_of(st.sampled_from(NASTY), st.integers(-9, 99), st.text(max_size=5)))
+            drawn = data.draw(st.one_of(st.sampled_from(NASTY), st.integers(-9, 99), st.text(max_size=5)))
+            parent[name] = copy.deepcopy(drawn)  # which the next mutation may change
         elif action == "move":
             other, others_name = data.draw(st.sampled_from(places))
             parent[name] = copy.deepcopy(other[others_name])

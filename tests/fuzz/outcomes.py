@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, reject, settings
 
 from primecast.errors import InputError, TrainingError
 
@@ -29,25 +29,30 @@ def fuzz(few: int) -> settings:
         max_examples=INPUTS or few,
         derandomize=not INPUTS,
         deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.filter_too_much,
+        ],
     )
 
 
 def outcome(kind: str, call: Callable[[], T]) -> T | None:
-    """Return what the call returns; None if it is refused in one sentence. Any other error fails the test."""
+    """Return what the call returns; None if it is refused in one sentence. Another error fails the test."""
     counts = COUNTS.setdefault(kind, Counter())
     try:
         result = call()
     except (InputError, TrainingError) as error:
         if TYPE_CHECK in str(error):
-            return None
+            reject()
         wrong = "\n" in str(error) or len(str(error)) <= 10
         counts["refused at length" if wrong else "refused"] += 1
         assert not wrong, str(error)
         return None
     except BaseException as error:
         if TYPE_CHECK in str(error):
-            return None
+            reject()
         counts["raw"] += 1
         raise
     counts["works"] += 1

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from primecast.cli.app import main
@@ -70,8 +70,15 @@ def call(line: list[str]) -> int:
     return 0
 
 
+FORECAST = ["forecast", "DATA", "--horizon", "3", "--lookback", "7", *SMALL, "--set"]
+
+
 @fuzz(few=10)
 @given(line=lines())
+@example(line=[*FORECAST, "model_args=0"])
+@example(line=[*FORECAST, "model_args=null"])
+@example(line=[*FORECAST, "lr=1" + "0" * 5000])
+@example(line=[*FORECAST, "seed=" + "[" * 100_000])
 def test_a_command_line(
     tmp_path: Path,
     csv: Path,  # noqa: F811

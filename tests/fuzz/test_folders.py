@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,16 @@ def test_a_folder_with_weights_of_changed_bytes(tmp_path: Path, saved: dict[str,
 NUMBERS = [number for number in NASTY if isinstance(number, int | float) and abs(number) < 1 << 63]
 
 
+def as_a_number_of(dtype: torch.dtype, number: float) -> float | bool:
+    """Return the number, or the nearest one that a tensor of this type can be given."""
+    if dtype == torch.bool:
+        return bool(number)
+    if dtype.is_floating_point:
+        return number
+    limits = torch.iinfo(dtype)
+    return 0 if math.isnan(number) else int(max(limits.min, min(limits.max, number)))
+
+
 @fuzz(few=8)
 @given(st.data())
 def test_a_folder_with_weights_of_changed_numbers(tmp_path: Path, saved: dict[str, Path], data: st.DataObject) -> None:
@@ -110,7 +121,7 @@ def test_a_folder_with_weights_of_changed_numbers(tmp_path: Path, saved: dict[st
     number = data.draw(st.one_of(st.sampled_from(NUMBERS), st.floats(width=32)))
     if action in ("one", "all"):
         flat = tensor.view(-1)
-        flat[: 1 if action == "one" else None] = bool(number) if tensor.dtype == torch.bool else number
+        flat[: 1 if action == "one" else None] = as_a_number_of(tensor.dtype, number)
     elif action == "scale":
         tensors[name] = (tensor.double() * number).to(tensor.dtype)
     elif action == "shape":

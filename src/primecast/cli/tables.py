@@ -23,6 +23,7 @@ from pandas import DataFrame
 from primecast.cli.targets import STREAM
 from primecast.errors import InputError, check_known
 from primecast.experiments.spec import SIZES, parse_setting
+from primecast.forecasting.arguments import RULES
 from primecast.forecasting.designs import ONE_MODEL
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import frequency_in_words
@@ -150,7 +151,8 @@ def build(settings: Sequence[str] | None, **arguments: Any) -> Forecaster:
         known = {*own, *signature(MODELS[model].build).parameters} - {*arguments, "model_args", *SIZES}
         for name in others:
             check_known("setting", name, known)
-        given["model_args"] = {**given.get("model_args", {}), **others}
+        mapping = RULES["model_args"].check("model_args", given.get("model_args"))
+        given["model_args"] = {**(mapping or {}), **others}
     return Forecaster(**given)
 
 

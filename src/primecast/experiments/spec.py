@@ -106,7 +106,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise InputError(f"setting {text!r} must be written name=value, for example lr=0.001")
     try:
         return name.strip(), json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, or a number of 5,000 digits, or lists in lists without end
         return name.strip(), value
 
 

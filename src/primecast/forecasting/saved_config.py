@@ -54,6 +54,7 @@ LAYOUT: dict[str, type | UnionType] = {
     "header": int | str | None,
     "left_out": dict,
     "categories": dict,
+    "covariates": dict,
 }
 KINDS = ("pandas", "numpy", FILE, "polars", "pyarrow", "modin", "cudf")
 """The kinds of a table that a layout may name."""
@@ -264,6 +265,8 @@ def _check_layout(layout: dict[str, Any], source: str) -> None:
     names += [
         text for values in layout["categories"].values() for text in (values if isinstance(values, list) else [0])
     ]
+    if not all(isinstance(own, bool) for own in layout["covariates"].values()):
+        raise InputError(f"{source} cannot be used: its layout does not say of each covariate whether series share it")
     if not all(isinstance(name, str) for name in names):
         raise InputError(f"{source} cannot be used: its layout names columns or values that are no text")
 

@@ -8,7 +8,8 @@ May import: data, errors.
 from primecast.frames.dates import frequency_in_words, future_index, season_of
 from primecast.frames.future_covariates import UnknownFutureWarning
 from primecast.frames.layouts import lengthen
-from primecast.frames.read import ColumnsLeftOutWarning, open_table, read_table, widen
+from primecast.frames.long_tables import widen
+from primecast.frames.read import ColumnsLeftOutWarning, open_table, read_table
 from primecast.frames.validate import (
     POLICIES,
     ConstantChannelWarning,

@@ -55,18 +55,28 @@ class Choice:
 
 
 def choose_columns(
-    choice: Choice, *, columns: Sequence[str] | str | None, covariates: Sequence[str], measured: bool = False
+    choice: Choice,
+    *,
+    columns: Sequence[str] | str | None,
+    covariates: Sequence[str],
+    categories: Mapping[str, Sequence[str]],
+    measured: bool,
 ) -> None:
-    """Leave out what is no channel, or all but `columns` and the covariates. measured: all columns are channels."""
+    """Leave out what is no channel, or all but `columns` and the covariates.
+
+    categories: the values of text covariates where they are known. measured: all other columns are channels.
+    """
     frame = choice.frame
     wanted = list(covariates)
     if columns is not None:
         wanted += [str(name) for name in existing(columns, frame.columns, what="column")]
         choice.leave_out([name for name in frame.columns if str(name) not in wanted], AS_ASKED)
-    for name in () if measured else list(choice.frame.columns):
+    for name in list(choice.frame.columns):
         column = choice.frame[name]
         if str(name) in covariates and _why_not(column) == "text":
-            encode(choice, name, None)
+            encode(choice, name, categories.get(str(name)))
+        elif measured:
+            continue
         elif str(name) not in wanted and (why := _why_not(column) or _in_date(name, column)):
             choice.leave_out([name], why)
         elif str(name) not in wanted and (said := _doubtful(name, column)):

@@ -14,6 +14,7 @@ from primecast.data.formats import to_numbers
 from primecast.errors import InputError, format_list
 from primecast.frames.dates import Index, align_rows
 from primecast.frames.layouts import Layout
+from primecast.frames.long_tables import add_absent_series
 from primecast.frames.read import reopen_table
 from primecast.frames.validate import CheckedFrame
 
@@ -37,7 +38,8 @@ def read_future_covariates(
         given, _ = reopen_table(future, layout)
         if isinstance(future, np.ndarray):
             given = _numbered(given, names, ahead)
-        held = _check(align_rows(given.rename(columns=str), table.index), names).reindex(ahead)
+        given = add_absent_series(given.rename(columns=str), names, layout)
+        held = _check(align_rows(given, table.index), names).reindex(ahead)
     unknown_cells = int(held.isna().to_numpy().sum())
     if unknown_cells:
         warnings.warn(

@@ -32,6 +32,7 @@ class Layout:
     freq, start: the step and the first date given for rows without dates.
     left_out: columns that are no channels, and why; they are left out of later tables, too.
     categories: text covariates and their values, each of which is a column, "wind=N".
+    covariates: of a long table, the columns that are covariates, and whether each series has its own values.
     """
 
     kind: str = "pandas"
@@ -47,6 +48,7 @@ class Layout:
     start: str | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    covariates: Mapping[str, bool] = field(default_factory=dict)
 
     def render(self, point: pd.DataFrame, bounds: Mapping[str, pd.DataFrame]) -> Any:
         """Return the forecast as the caller's kind of table; `bounds` are named "lo-80", from lowest to highest.

@@ -1,9 +1,7 @@
 """Reading: from a file, a frame or an array to a wide pandas frame and its layout.
 
 CSV, Parquet, Excel, pandas, polars, numpy ──open_table──> OpenTable: wide frame (time x channels), not yet checked
-long frame (unique_id, ds, y) ──widen──> wide frame ──lengthen──> long frame
-
-`files` reads files, `time_columns` finds the time, `columns` the channels.
+`files` reads files, `time_columns` finds the time, `columns` the channels, `long_tables` makes long tables wide.
 """
 
 import re
@@ -20,12 +18,12 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, stamp
 from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, existing
-from primecast.frames.dates import frequency_in_words, read_dates
+from primecast.frames.dates import frequency_in_words
 from primecast.frames.files import path_of, read_file
 from primecast.frames.layouts import FILE, Layout, from_native
-from primecast.frames.regular import on_one_grid
+from primecast.frames.long_tables import LongTable, as_long, names_long
 from primecast.frames.time_columns import dated_from, find_time, set_time
-from primecast.frames.validate import LONG_COLUMNS, check_columns, describe_gaps
+from primecast.frames.validate import check_columns, describe_gaps
 
 
 class ColumnsLeftOutWarning(UserWarning):
@@ -134,7 +132,8 @@ def open_table(
     decimal: the decimal sign of a text file, "." or ","; needed only where no cell decides it.
     freq, start: step and first date of rows that have no dates, "h" and "2024-01-31".
     tz:    the zone of dates that have none, "Europe/Berlin"; hours that a change to winter time repeats are told apart.
-    covariates: columns that are kept whatever they look like; those of text are encoded, see `columns`.
+    covariates: columns that are kept whatever they look like; those of text are encoded, see `columns`. Those of a long
+           table become a column for each series, see `long_tables`.
     """
     if isinstance(data, OpenTable):
         return data
@@ -153,11 +152,16 @@ def _opened(
     drop: str | Sequence[str],
     covariates: Sequence[str],
 ) -> OpenTable:
-    table, long = _open(data, given)
+    table, long = _open(data, given, covariates)
     choice = Choice(table.frame, left_out=dict(table.layout.left_out))
     if drop:
         choice.leave_out(existing(drop, choice.frame.columns, what="column to drop"), AS_ASKED)
-    choose_columns(choice, columns=columns, covariates=covariates, measured=long or table.layout.kind == "numpy")
+    if long is not None:
+        covariates = long.covariates_in_wide(covariates, choice.frame, columns)
+        choice.leave_out([name for name in long.own_columns() if name not in covariates], AS_ASKED)
+    measured = long is not None or table.layout.kind == "numpy"
+    categories = {} if long is None else long.categories()
+    choose_columns(choice, columns=columns, covariates=covariates, measured=measured, categories=categories)
     layout = replace(table.layout, left_out=choice.left_out, categories=choice.categories)
     return replace(table, frame=choice.frame, layout=_with_whole(layout, choice.frame), kept=tuple(choice.kept))
 
@@ -177,7 +181,7 @@ def reopen_table(data: object, layout: Layout, *, start: str | None = None) -> t
                 f"the rows of {data} have no dates; give that of the first row, start='2025-01-31' (in Python to "
                 f"primecast.frames.read_table, with freq={layout.freq!r})"
             )
-    elif layout.kind != FILE and layout.id is not None and {layout.id, layout.time, layout.value} <= columns:
+    elif layout.kind != FILE and layout.id is not None and names_long(layout, columns):
         given = replace(given, **names)
     elif layout.kind != FILE and layout.time is not None and columns.issuperset(_listed(layout.time)):
         given = replace(given, time=layout.time)
@@ -202,13 +206,13 @@ def _listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _open(data: object, given: Layout) -> tuple[OpenTable, bool]:
-    """Return the table with all its columns but those of the time, and whether it was long."""
+def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[OpenTable, LongTable | None]:
+    """Return the table with all its columns but those of the time, and the long table that it was."""
     if isinstance(data, np.ndarray):
         frame = _read_array(data)
         if given.start is not None or given.freq is not None:
             frame = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source="the array")
-        return OpenTable(frame, replace(given, kind="numpy", time=None, id=None, value=None), source="the array"), False
+        return OpenTable(frame, replace(given, kind="numpy", time=None, id=None, value=None), source="the array"), None
     remarks: tuple[str, ...] = ()
     path = path_of(data) if isinstance(data, str | Path) else None
     if path is not None:
@@ -221,13 +225,10 @@ def _open(data: object, given: Layout) -> tuple[OpenTable, bool]:
     check_columns(frame)
     source = "the frame" if path is None else str(path)
     found, left_out = given, dict[str, str]()
-    long = given.id is not None or given.value is not None or set(frame.columns) >= LONG_COLUMNS
-    if long:
-        found = replace(given, id=given.id or "unique_id", time=given.time or "ds", value=given.value or "y")
-        source = "the long frame" if path is None else source
-        wide, dayfirst = _widen(frame, found, dayfirst=given.dayfirst, tz=given.tz, source=source)
-        others = [name for name in frame.columns if name not in (found.id, found.time, found.value)]
-        left_out = {str(name): "no part of a long table" for name in others}
+    long = as_long(frame, given, covariates, source=source if path is not None else "the long frame")
+    if long is not None:
+        found, source, left_out = long.layout, long.source, long.left_out()
+        wide, dayfirst = long.widen()
     elif given.start is not None or given.freq is not None:
         wide = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source=source)
         dayfirst = given.dayfirst
@@ -236,6 +237,7 @@ def _open(data: object, given: Layout) -> tuple[OpenTable, bool]:
         wide, dayfirst = set_time(frame, found.time, given.dayfirst, tz=given.tz, source=source)
     several = not isinstance(found.time, str | None)  # of a file, too: it is said, and read alike later
     layout = replace(found if path is None or several else given, dayfirst=dayfirst, left_out=left_out)
+    layout = replace(layout, covariates=found.covariates)
     return OpenTable(wide, layout, source=source, remarks=remarks), long
 
 
@@ -260,49 +262,3 @@ def _read_array(data: np.ndarray) -> pd.DataFrame:
     if data.dtype.kind not in "iufb":
         raise InputError(f"an array must hold numbers, but this one holds {data.dtype}")
     return pd.DataFrame(data, columns=[f"channel {number}" for number in range(data.shape[1])])
-
-
-# ---------------------------------------------------------------- long tables
-
-
-def widen(
-    df: pd.DataFrame,
-    *,
-    id_column: str = "unique_id",
-    time_column: str = "ds",
-    value_column: str = "y",
-    dayfirst: bool | None = None,
-) -> pd.DataFrame:
-    """Return a long frame as a wide one: a column per id, in the order in which ids appear; absent pairs are NaN."""
-    layout = Layout(id=id_column, time=time_column, value=value_column)
-    return _widen(df, layout, dayfirst=dayfirst, tz=None, source="the long frame")[0]
-
-
-def _widen(
-    df: pd.DataFrame, layout: Layout, *, dayfirst: bool | None, tz: str | None, source: str
-) -> tuple[pd.DataFrame, bool | None]:
-    id, time, value = str(layout.id), str(layout.time), str(layout.value)
-    for name in (id, time, value):
-        if name not in df.columns:
-            raise InputError(f"{source} has no column {name!r}; its columns are {format_list(df.columns)}")
-    stamps, dayfirst = read_dates(df, time, dayfirst=dayfirst, source=source)
-    df = df.assign(**{time: stamps})
-    nameless = df[id].isna()
-    if nameless.any():
-        raise InputError(
-            f"{int(nameless.sum())} rows have no {id!r}, the first at {stamps[nameless.to_numpy()][0]}; fill it in or "
-            f"drop them with df.dropna(subset=[{id!r}])"
-        )
-    twice = df.duplicated([id, time])
-    if twice.any():
-        first = df[twice].iloc[0]
-        raise InputError(
-            f"{int(twice.sum())} rows repeat an id and time, the first {first[id]!r} at {first[time]}; "
-            f"keep one, for example with df.drop_duplicates([{id!r}, {time!r}])"
-        )
-    wide = df.pivot(index=time, columns=id, values=value)
-    wide = wide[df[id].unique()].rename_axis(columns=None)
-    check_columns(wide)
-    wide, _ = set_time(wide, None, None, tz=tz, source=source)
-    grid = on_one_grid(wide.index)
-    return wide if grid is wide.index else wide.reindex(grid), dayfirst

@@ -42,8 +42,9 @@ class Roles:
 
     @staticmethod
     def _columns_of(name: str, columns: Collection[str], role: str) -> list[str]:
-        """Return the column of a covariate, or those that its text was encoded as, "wind=N"."""
-        found = [name] if name in columns else [column for column in columns if column.startswith(f"{name}=")]
+        """Return the column of a covariate, or those that it became: "wind=N" of text, "price | A" of a series."""
+        parts = (f"{name}=", f"{name} | ")
+        found = [name] if name in columns else [column for column in columns if column.startswith(parts)]
         if not found:
             raise unknown(f"{role} covariate", name, columns)
         return found
