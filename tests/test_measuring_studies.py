@@ -43,17 +43,32 @@ NAMES = [study.__name__.rpartition(".")[2] for study in STUDIES]
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
 @pytest.mark.parametrize("quick", [True, False])
-def test_specs_resolve_come_with_all_attentions_and_measure_what_the_study_reads(study: Any, quick: bool) -> None:
+def test_specs_resolve_and_measure_what_the_study_reads(study: Any, quick: bool) -> None:
     specs = study.QUICK if quick else study.SPECS
     assert study.TITLE and specs
     assert len({spec.to_json() for spec in specs}) == len(specs)
     for spec in specs:
         assert resolve(spec).probes == tuple(sorted(spec.probes)) != ()
-    specs = [spec for spec in specs if not spec.settings.get("channel_embeddings")]  # the control of many_channels
+
+
+@pytest.mark.parametrize("study", [study for study in STUDIES if study is not many_channels])
+@pytest.mark.parametrize("quick", [True, False])
+def test_specs_come_with_all_attentions_in_turn(study: Any, quick: bool) -> None:
+    specs = study.QUICK if quick else study.SPECS
     for first, *others in zip(*(specs[place :: len(ATTENTIONS)] for place in range(len(ATTENTIONS))), strict=True):
         assert [spec.attention for spec in (first, *others)] == list(ATTENTIONS)
         for other in others:
             assert replace(first, attention=None, variant="") == replace(other, attention=None, variant="")
+
+
+def test_each_set_of_many_channels_has_standard_attention_its_control_and_primers_with_the_same_seeds() -> None:
+    seeds: dict[str, dict[str, list[int]]] = {}
+    for spec in many_channels.SPECS:
+        seeds.setdefault(spec.dataset, {}).setdefault(spec.variant, []).append(spec.seed)
+    assert seeds.pop("simbench") == {name: [0, 1] for name in many_channels.VARIANTS}
+    assert sorted(seeds) == sorted(many_channels.STAND_INS)
+    for found in seeds.values():
+        assert found == {name: [0, 1] for name in many_channels.CHOSEN}
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=NAMES)
