@@ -18,7 +18,7 @@ from primecast.data import formats
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.intervals import check_levels
-from primecast.frames.files import numbers_in_text
+from primecast.frames.numbers import numbers_in_text
 from primecast.frames.read import ColumnsLeftOutWarning, OpenTable, open_table, read_table
 from primecast.frames.validate import SilentChannelWarning, validate
 
@@ -183,7 +183,9 @@ def test_rows_without_dates_are_dated_from_a_start(tmp_path: Path) -> None:
     for options, message in (
         ({"header": None}, "has no time column: .* date the rows with freq='h', start="),
         ({"header": None, "freq": "h"}, "freq='h' and start=None were given; rows without dates need both"),
-        ({"header": None, "freq": "parsec", "start": "2024"}, "cannot be dated with freq='parsec'"),
+        ({"header": None, "freq": "parsec", "start": "2024"}, "unknown step 'parsec'; steps are h, 15min"),
+        ({"header": None, "freq": "hourly", "start": "2024"}, r"unknown step 'hourly' \(did you mean 'h'\?\)"),
+        ({"header": None, "freq": "h", "start": "soon"}, "cannot be dated with freq='h' and start='soon'"),
     ):
         with pytest.raises(InputError, match=message):
             read_table(tmp_path / "plain.txt", **options)
@@ -253,8 +255,8 @@ def test_hours_that_a_change_of_clocks_repeats_or_skips_are_met_with_the_zone() 
             validate(local)
         pd.testing.assert_frame_equal(open_table(local, tz="Europe/Berlin").frame, zoned, check_freq=False)
         pd.testing.assert_frame_equal(open_table(zoned.tz_convert("UTC"), tz="Europe/Berlin").frame, zoned)
-    with pytest.raises(InputError, match="cannot be read in the zone 'Europe/Berln'"):
-        open_table(hourly(), tz="Europe/Berln")
+    with pytest.raises(InputError, match=r"unknown time zone 'Berln' \(did you mean 'Europe/Berlin'\?\)"):
+        open_table(hourly(), tz="Berln")
     with pytest.raises(InputError, match="tz='UTC' was given, but the rows of the frame have no dates"):
         open_table(hourly().reset_index(drop=True), tz="UTC")
 

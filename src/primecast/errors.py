@@ -29,10 +29,16 @@ def unknown(what: str, given: object, allowed: Iterable[object]) -> InputError:
     "unknown model 'itransfromer' (did you mean 'itransformer'?); allowed: dlinear, itransformer"
     >>> str(unknown("data set", "etth1", ["ETTh1", "Weather"]))
     "unknown data set 'etth1' (did you mean 'ETTh1'?); allowed: ETTh1, Weather"
+    >>> str(unknown("column", "Q", ["Q in m3", "level"]))
+    "unknown column 'Q' (did you mean 'Q in m3'?); allowed: Q in m3, level"
     """
     names = sorted(str(name) for name in allowed)
     folded = {name.casefold(): name for name in names}
-    near = get_close_matches(show(given).strip("'\"").casefold(), folded, n=1)
+    text = show(given).strip("'\"").casefold()
+    near = get_close_matches(text, folded, n=1)
+    if not near and text:
+        near = [name for name in folded if name.startswith(text)]
+        near = near if len(near) == 1 else []
     hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
     return InputError(f"unknown {what} {show(given)}{hint}; allowed: {format_list(names, most=MOST)}")
 

@@ -59,6 +59,13 @@ class Relations:
     attention: pd.DataFrame | None
     primer: pd.DataFrame | None
 
+    def __repr__(self) -> str:
+        pairs = self.pairs()
+        lines = [f"Relations of {len(self.lead)} channels: {len(pairs)} significant lead-lag pairs"]
+        if len(pairs):
+            lines.append(pairs.head(10).to_string(index=False, float_format="{:.4g}".format))
+        return "\n".join(lines)
+
     def pairs(self) -> pd.DataFrame:
         """Return the significant pairs, strongest first: leader, follower, steps, time, strength; 0 steps: together."""
         names, lead, strength = list(self.lead.columns), self.lead.to_numpy(), self.strength.to_numpy()

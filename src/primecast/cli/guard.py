@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from types import FrameType
 from typing import NoReturn
@@ -63,10 +63,20 @@ def with_options(text: str, command: Callable[..., None]) -> str:
         options |= {name: f"--set {name}=" for name in SETTINGS if name not in options}
     for name, option in options.items():
         joined = option if option.endswith("=") else f"{option} "
-        text = re.sub(rf"(?<![-\w.]){name}=(?:'([^']*)'|([\w.]+))", rf"{joined}\1\2", text)
+        text = re.sub(rf"(?<![-\w.(]){name}=(?:'([^']*)'|(-?[\w.]+)|\[\.\.\.\])", partial(_option, joined), text)
         if not option.endswith("="):
             text = re.sub(rf"^{name} is ", f"{option} is ", text)
     return text
+
+
+def _option(option: str, found: "re.Match[str]") -> str:
+    """Return an option with the value that was found; that of a flag is its name."""
+    value = found[1] if found[1] is not None else found[2]
+    if value is None:  # columns=[...]
+        return f"{option}a,b"
+    if value in ("True", "False") and option.endswith(" "):
+        return f"--no-{option[2:-1]}" if value == "False" else option[:-1]
+    return f'{option}"{value}"' if " " in value else option + value
 
 
 SETTINGS = ("model", "attention", "batch_size", "epochs", "lr", "season", "refit")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 DATA, MODEL, INTERVALS, ACTIONS, OUTPUT, MACHINE = "Data", "Model", "Intervals", "What to do", "Output", "Machine"
-FORMAT = "Format of the file"
+FORMAT, COVARIATES = "Format of the file", "Covariates"
 
 
 def option(text: str, panel: str, *names: str) -> Any:
@@ -23,11 +23,20 @@ Time = Annotated[
 ]
 Columns = Annotated[str | None, option("Columns to use, between commas. Default: all that measure something.", DATA)]
 Drop = Annotated[str | None, option("Columns to leave out, between commas.", DATA)]
+Id = Annotated[str | None, option("Column that names the series of a long table.", DATA, "--id")]
+Value = Annotated[str | None, option("Column of values of a long table. Default: y, or its only numbers.", DATA)]
+Past = Annotated[str | None, option("Columns that are read but not forecast, between commas.", COVARIATES, "--past")]
+Future = Annotated[str | None, option("Columns that are known in advance, between commas.", COVARIATES, "--future")]
+Na = Annotated[
+    list[str] | None, option('A cell that means missing, such as -9999 or "Bad Input"; repeatable.', FORMAT, "--na")
+]
 Header = Annotated[
     bool | None,
     option("Whether the first row has the names. Default: unless it is numbers.", FORMAT, "--header/--no-header"),
 ]
-Freq = Annotated[str | None, option("Step of rows without dates, such as h or 15min; with --start.", FORMAT)]
+Freq = Annotated[
+    str | None, option("Step of rows without dates, such as h, with --start; or to bring dated rows to.", FORMAT)
+]
 Start = Annotated[str | None, option("Date of the first row, where rows have no dates.", FORMAT)]
 Decimal = Annotated[str | None, option("Decimal sign, . or , where no cell decides it.", FORMAT)]
 Zone = Annotated[str | None, option("Time zone of dates that have none, such as Europe/Berlin.", FORMAT, "--tz")]

@@ -29,14 +29,19 @@ def forecast(
     time_limit: options.TimeLimit = None,
     missing: options.Missing = "error",
     time: options.Time = None,
+    id: options.Id = None,
+    value: options.Value = None,
     dayfirst: options.Dayfirst = None,
     columns: options.Columns = None,
     drop: options.Drop = None,
+    past: options.Past = None,
+    future: options.Future = None,
     header: options.Header = None,
     freq: options.Freq = None,
     start: options.Start = None,
     decimal: options.Decimal = None,
     tz: options.Zone = None,
+    na: options.Na = None,
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     report: options.Report = None,
@@ -53,10 +58,11 @@ def forecast(
     from primecast.forecasting.intervals import check_levels
 
     check_levels(level or ())
-    sizes = {"horizon": horizon, "lookback": lookback}
-    fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
-    reading: dict[str, Any] = {"time": time, "dayfirst": dayfirst, "columns": columns, "drop": drop, "header": header}
-    reading |= {"freq": freq, "start": start, "decimal": decimal, "tz": tz}
+    roles = {"past": tables.names(past), "future": tables.names(future)}
+    sizes = {"horizon": horizon, "lookback": lookback, "missing": missing}
+    fresh = tables.build(settings, **sizes, **roles, quality=quality, time_limit=time_limit)
+    reading: dict[str, Any] = {"time": time, "id": id, "value": value, "dayfirst": dayfirst, "columns": columns}
+    reading |= {"drop": drop, "header": header, "freq": freq, "start": start, "decimal": decimal, "tz": tz, "na": na}
     table, found = tables.read_described(data, fresh, **reading)
     fitted = tables.fit(fresh, table, save=save, state=state)
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
@@ -72,14 +78,19 @@ def train(
     time_limit: options.TimeLimit = None,
     missing: options.Missing = "error",
     time: options.Time = None,
+    id: options.Id = None,
+    value: options.Value = None,
     dayfirst: options.Dayfirst = None,
     columns: options.Columns = None,
     drop: options.Drop = None,
+    past: options.Past = None,
+    future: options.Future = None,
     header: options.Header = None,
     freq: options.Freq = None,
     start: options.Start = None,
     decimal: options.Decimal = None,
     tz: options.Zone = None,
+    na: options.Na = None,
     settings: options.ForecasterSettings = None,
     state: options.State = None,
     force: options.Force = False,
@@ -90,10 +101,11 @@ def train(
     check_targets(save=save, force=force)
     from primecast.cli import tables
 
-    sizes = {"horizon": horizon, "lookback": lookback}
-    fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
-    reading: dict[str, Any] = {"time": time, "dayfirst": dayfirst, "columns": columns, "drop": drop, "header": header}
-    reading |= {"freq": freq, "start": start, "decimal": decimal, "tz": tz}
+    roles = {"past": tables.names(past), "future": tables.names(future)}
+    sizes = {"horizon": horizon, "lookback": lookback, "missing": missing}
+    fresh = tables.build(settings, **sizes, **roles, quality=quality, time_limit=time_limit)
+    reading: dict[str, Any] = {"time": time, "id": id, "value": value, "dayfirst": dayfirst, "columns": columns}
+    reading |= {"drop": drop, "header": header, "freq": freq, "start": start, "decimal": decimal, "tz": tz, "na": na}
     table, found = tables.read_described(data, fresh, **reading)
     fitted = tables.fit(fresh, table, save=save, state=state)
     if as_json:
@@ -108,14 +120,19 @@ def compare(
     time_limit: options.TimeLimit = None,
     missing: options.Missing = "error",
     time: options.Time = None,
+    id: options.Id = None,
+    value: options.Value = None,
     dayfirst: options.Dayfirst = None,
     columns: options.Columns = None,
     drop: options.Drop = None,
+    past: options.Past = None,
+    future: options.Future = None,
     header: options.Header = None,
     freq: options.Freq = None,
     start: options.Start = None,
     decimal: options.Decimal = None,
     tz: options.Zone = None,
+    na: options.Na = None,
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     plot: Annotated[Path | None, option("Picture of the test errors to write: .png, .svg or .pdf.", OUTPUT)] = None,
@@ -128,10 +145,11 @@ def compare(
     check_targets(out=out, plot=plot, force=force)
     from primecast.cli import tables
 
-    sizes = {"horizon": horizon, "lookback": lookback}
-    fresh = tables.build(settings, **sizes, missing=missing, quality=quality, time_limit=time_limit)
-    reading: dict[str, Any] = {"time": time, "dayfirst": dayfirst, "columns": columns, "drop": drop, "header": header}
-    reading |= {"freq": freq, "start": start, "decimal": decimal, "tz": tz}
+    roles = {"past": tables.names(past), "future": tables.names(future)}
+    sizes = {"horizon": horizon, "lookback": lookback, "missing": missing}
+    fresh = tables.build(settings, **sizes, **roles, quality=quality, time_limit=time_limit)
+    reading: dict[str, Any] = {"time": time, "id": id, "value": value, "dayfirst": dayfirst, "columns": columns}
+    reading |= {"drop": drop, "header": header, "freq": freq, "start": start, "decimal": decimal, "tz": tz, "na": na}
     table, found = tables.read_described(data, fresh, **reading)
     fitted = tables.fit(fresh, table, save=None, state=state, board=False)
     board = fitted.leaderboard()

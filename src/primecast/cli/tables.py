@@ -86,14 +86,19 @@ def _file(source: str | Path) -> Iterator[Path]:
             raise InputError(str(error).replace(str(path), "stdin")) from error
 
 
+def names(given: str | None) -> list[str] | None:
+    """Return the names of an option, "a,b"."""
+    return None if given is None else [name.strip() for name in given.split(",")]
+
+
 def read_described(
-    source: str, forecaster: Forecaster, *, header: bool | None, drop: str | None, **reading: Any
+    source: str, forecaster: Forecaster, *, header: bool | None, drop: str | None, na: list[str] | None, **reading: Any
 ) -> tuple[OpenTable, dict[str, Any]]:
     """Read a table, which the Forecaster checks; print and return what was found in it. reading: of `open_table`."""
     covariates = [*(forecaster.past or ()), *(forecaster.future or ())]
     first_row: int | str | None = {None: "infer", True: 0, False: None}[header]
     with _file(source) as path:
-        table = open_table(path, **reading, header=first_row, drop=drop or (), covariates=covariates)
+        table = open_table(path, **reading, header=first_row, drop=drop or (), na=na or (), covariates=covariates)
     return _described(table, source, missing=forecaster.missing)
 
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -191,20 +192,31 @@ def _flow(data: Float64[np.ndarray, "t n features"]) -> pd.DataFrame:
 
 
 def uncompressed(path: Path) -> bytes:
-    """Return the content of a file, unpacked if its name ends in .gz or .xz; at most MOST_BYTES are unpacked."""
-    unpackers: dict[str, type[gzip.GzipFile] | type[lzma.LZMAFile]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
+    """Return the content of a file, unpacked if its name ends in .gz, .xz or .zip; at most MOST_BYTES are unpacked."""
+    unpackers: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile, ".zip": _only_file}
     if path.suffix not in unpackers:
         return path.read_bytes()
     try:
         with unpackers[path.suffix](path) as packed:
             content = packed.read(MOST_BYTES + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path} is damaged and cannot be uncompressed: {error}") from error
     if len(content) > MOST_BYTES:
         raise InputError(
             f"{path} unpacks to more than {MOST_BYTES} bytes, the most that is read packed; unpack it first"
         )
     return content
+
+
+def _only_file(path: Path) -> Any:
+    """Open the only file of a ZIP archive."""
+    with zipfile.ZipFile(path) as archive:
+        names = [one for one in archive.namelist() if not (one.endswith("/") or one.startswith("__MACOSX"))]
+        if len(names) != 1:
+            raise InputError(f"{path} holds {len(names)} files, {format_list(names)}; unpack it and give one of them")
+        if archive.getinfo(names[0]).flag_bits & 1:
+            raise InputError(f"{path} is encrypted; unpack it first")
+        return archive.open(names[0])
 
 
 def to_numbers(frame: pd.DataFrame, *, source: str = "the frame") -> Float64[np.ndarray, "t n"]:
@@ -227,7 +239,7 @@ def to_numbers(frame: pd.DataFrame, *, source: str = "the frame") -> Float64[np.
             row = int(bad[0])
             raise InputError(
                 f"column {name!r} of {source} is not numeric: row {frame.index[row]} holds {column.iloc[row]!r}; "
-                "correct the cell or drop the column"
+                f"correct the cell, drop the column, or say that it means missing, na={str(column.iloc[row]).strip()!r}"
             )
         columns.append(numbers)
     return np.stack(columns, axis=1) if columns else np.empty((len(frame), 0))

@@ -10,6 +10,8 @@ Letters: t rows, b batch, l look-back, h horizon, n channels or targets, m time 
 
 import sys
 import time
+from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -59,9 +61,8 @@ def fit_state(
     columns = [str(name) for name in table.frame.columns]
     roles = Roles.of(columns, past=arguments.past or (), future=arguments.future or ())
     table = table.ordered(roles.columns)
-    arguments = arguments.for_rows(len(table))
+    arguments, ranges = _split(arguments, len(table))
     lookback, horizon = arguments.lookback, arguments.horizon
-    ranges = row_ranges(Ratio(), rows=len(table), lookback=lookback, horizon=horizon)
     season = season_of(table.index) if arguments.season is None else arguments.season
     _check_training_rows(table, ranges.train.stop, season)
 
@@ -97,6 +98,25 @@ def fit_state(
         members = tuple(member.arguments for member in fitted)
         state = replace(state, facts={**state.facts, "members": board}, members=members)
     return _refit(state, fitted, table, val, checkpoints) if arguments.refit else state
+
+
+def _split(arguments: Arguments, rows: int) -> tuple[Arguments, Ranges]:
+    """Return the arguments for so many rows, and the rows of each split; refuse too few and say how many are enough."""
+
+    def split(count: int) -> tuple[Arguments, Ranges]:
+        one = arguments.for_rows(count)
+        return one, row_ranges(Ratio(), rows=count, lookback=one.lookback, horizon=one.horizon)
+
+    def is_enough(count: int) -> bool:
+        with suppress(InputError):
+            return bool(split(count))
+        return False
+
+    try:
+        return split(rows)
+    except InputError as error:
+        counts = range(rows, 20 * (rows + arguments.lookback + arguments.horizon))
+        raise InputError(f"{error}; {counts[bisect_left(counts, True, key=is_enough)]} are enough") from error
 
 
 def _refit(

@@ -21,7 +21,7 @@ from torch import nn
 from primecast.analysis.relations import Relations
 from primecast.analysis.sensor_ablation import SensorAblation
 from primecast.data.windows import Scaler
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known, unknown
 from primecast.forecasting.analyses import relations_of, sensor_ablation_of
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.backtesting import Backtest, backtest, check_origins
@@ -143,6 +143,9 @@ class Forecaster:
         """
         arguments = self._arguments()
         arguments.check()
+        known = signature(open_table).parameters.keys() - {"data", "covariates"}
+        for name in reading:
+            check_known("argument of fit", name, known | {"state"})
         table = open_table(data, **reading, covariates=[*(self.past or ()), *(self.future or ())])
         if table is not data:
             table.say(missing=self.missing, shown=self.progress != "off")

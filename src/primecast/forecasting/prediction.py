@@ -48,7 +48,8 @@ def open_later(state: FittedState, data: object) -> tuple[pd.DataFrame, Layout]:
         raise InputError(
             f"the table has other channels than that of fit: {_differences(state.columns, list(wide.columns))}"
         )
-    return align_rows(wide[state.columns], state.recent.index), layout
+    absent = state.arguments.missing != "error"
+    return align_rows(wide[state.columns], state.recent.index, absent=absent), layout
 
 
 def _differences(expected: Sequence[str], given: Sequence[str]) -> str:

@@ -51,6 +51,7 @@ LAYOUT: dict[str, type | UnionType] = {
     "kind": str,
     "dayfirst": bool | None,
     "whole": list,
+    "na": list,
     "header": int | str | None,
     "left_out": dict,
     "categories": dict,
@@ -177,7 +178,7 @@ def check_config(folder: Path, fields: dict[str, Any], *, arguments: Collection[
     check_fields(fields, FIELDS, source)
     check_fields(fields["params"], dict.fromkeys(arguments, object), f"params of {source}")
     if isinstance(fields["layout"], dict):  # older ones have fewer fields
-        fields["layout"] = {**asdict(Layout(whole=[])), **fields["layout"]}
+        fields["layout"] = {**asdict(Layout(whole=[], na=[])), **fields["layout"]}
     check_fields(fields["layout"], LAYOUT, f"layout of {source}")
     _check_sizes({name: fields["params"][name] for name in SIZES}, source)
     _check_layout(fields["layout"], source)

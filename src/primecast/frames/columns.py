@@ -4,6 +4,7 @@ Left out, and said, are text, dates, empty columns, numbers of rows and parts of
 names is kept as it is; text that is named as a covariate becomes one column of 0 and 1 for each of its values.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, unknown
 from primecast.frames.dates import holds_dates
-from primecast.frames.files import is_text
+from primecast.frames.numbers import is_text
 from primecast.frames.time_columns import part_of, split_names
 
 NAMELESS = "unnamed: 0"
@@ -73,6 +74,8 @@ def choose_columns(
         choice.leave_out([name for name in frame.columns if str(name) not in wanted], AS_ASKED)
     for name in list(choice.frame.columns):
         column = choice.frame[name]
+        if said := stands_for_missing(name, column):
+            choice.kept.append(said)
         if str(name) in covariates and _why_not(column) == "text":
             encode(choice, name, categories.get(str(name)))
         elif measured:
@@ -142,6 +145,22 @@ def _doubtful(name: object, column: "pd.Series[int]") -> str | None:
     if len(numbers) >= SHORTEST_COUNT and (np.diff(numbers) == 1).all():
         return f"{name} counts the rows by one"
     return f"{name} is named like a part of the date" if part_of(name) in CALENDAR else None
+
+
+def stands_for_missing(name: object, column: "pd.Series[float]") -> str | None:
+    """Return what is to be said of a number such as -9999 that may mean missing: far from all others of its column."""
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
+        return None
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = numbers[np.isfinite(numbers)]
+    for value in {numbers.min(), numbers.max()} if len(numbers) else ():
+        others = numbers[numbers != value]
+        if not re.fullmatch(r"-?99+(\.[09]+)?|-32768(\.0)?", str(value)) or not len(others):
+            continue
+        if np.abs(others - value).min() > np.ptp(others) > 0:
+            count = len(numbers) - len(others)
+            return f"{name} holds {value:g} in {count} row{'s' * (count > 1)} (if it means missing, give na={value:g})"
+    return None
 
 
 def _whole_numbers(column: "pd.Series[int]") -> np.ndarray | None:

@@ -11,13 +11,14 @@ import re
 import warnings
 from datetime import datetime, timezone, tzinfo
 
+import numpy as np
 import pandas as pd
 from jaxtyping import Float32
 from pandas.api.typing import NaTType
 from torch import Tensor
 
 from primecast.data.windows import calendar_features
-from primecast.errors import InputError
+from primecast.errors import InputError, show
 
 Index = pd.DatetimeIndex | pd.RangeIndex
 """The index of a checked frame."""
@@ -40,6 +41,20 @@ FREQUENCIES: dict[str, tuple[str, str, int]] = {
     **dict.fromkeys(("YE", "YS", "BYE", "BYS"), ("year", "yearly", 1)),
 }
 """Code of a pandas frequency -> its unit, the word for one unit per row, and the units of its usual season."""
+WRITTEN = {
+    "%Y%m%d": "20240131", "%Y%m%d%H": "2024013123", "%Y%m%d%H%M": "202401312359",
+    "%Y%m%d%H%M%S": "20240131235959", "%Y%m": "202401",
+}  # fmt: skip
+"""Dates written as a number: as strftime has it -> an example."""
+UNIX = {
+    "s": ("seconds", 10**8), "ms": ("milliseconds", 10**11), "us": ("microseconds", 10**14),
+    "ns": ("nanoseconds", 10**17),
+}  # fmt: skip
+"""Unit of Unix times -> its name and the least number, of 1973; a hundred times as much is in the year 2286."""
+WEEK = r"\d{4}-?W\d{1,2}"
+"""A week of ISO 8601: 2024-W05."""
+MOSTLY = 0.9
+"""Fraction of a column that holds dates, above which the rows without are said."""
 SHORTEST = 3
 """Rows: two steps are the fewest from which a frequency can be inferred."""
 
@@ -54,15 +69,23 @@ def read_dates(
     column = frame[time]
     if not len(column):
         raise InputError(f"{source} has 0 rows, but at least {SHORTEST} are needed")
+    if _holds_numbers(column):
+        known = dates_of_numbers(column)
+        if known is not None:
+            return known[0], None
+        raise InputError(
+            f"column {time!r} of {source} holds numbers, the first {column.iloc[0]}, which are neither dates like "
+            "20240131 nor Unix seconds or milliseconds; rows without dates are dated with freq='h', start='2024-01-31'"
+        )
     dayfirst = _resolve_dayfirst(column, dayfirst)
     stamps = _parse(column, dayfirst=bool(dayfirst))
     if stamps is not None:
         return stamps, dayfirst
-    if len(column) and _holds_numbers(column):
+    first = first_without_date(column)
+    if first is not None:
         raise InputError(
-            f"column {time!r} of {source} holds numbers, the first {column.iloc[0]}, and their unit is not known; "
-            f"make dates of them with pandas.to_datetime(df[{time!r}], unit='s') if they are Unix seconds "
-            "(unit='ms': milliseconds), or with format='%Y%m%d' if they are like 20240131"
+            f"column {time!r} of {source} holds dates, but row {first + 1} has {show(column.iloc[first])}; correct or "
+            "delete it"
         )
     raise InputError(f"column {time!r} of {source} does not hold dates in all rows; write them like 2024-01-31 23:00")
 
@@ -96,6 +119,10 @@ def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | No
     """Return the column as dates, None where some row is no date; differing UTC offsets become UTC."""
     if _holds_numbers(column):
         return None
+    if len(column) and re.fullmatch(WEEK, str(column.iloc[0]).strip()):
+        weeks = column.astype(str).str.strip().str.replace("-", "", regex=False) + "-1"
+        mondays = pd.DatetimeIndex(pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), name=column.name)
+        return None if mondays.hasnans else mondays
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # pandas warns that it infers the format of each cell
         for utc in (False, True):
@@ -109,6 +136,38 @@ def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | No
 
 def _holds_numbers(column: "pd.Series[str]") -> bool:
     return pd.api.types.infer_dtype(column) in NUMBERS
+
+
+def first_without_date(column: "pd.Series[str]") -> int | None:
+    """Return the first row that holds no date, in a column of text that holds dates in most rows; else None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            known = pd.to_datetime(column, errors="coerce", utc=True).notna().to_numpy()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return int(known.argmin()) if MOSTLY < known.mean() < 1 else None
+
+
+def dates_of_numbers(column: "pd.Series[int]") -> tuple[pd.DatetimeIndex, str] | None:
+    """Return dates written as numbers, such as 20240131, or Unix times, and which they are; None: neither."""
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column) or not len(column):
+        return None
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers > 0)).all() or numbers.max() > 2.0**62:
+        return None
+    whole = pd.Series(column.to_numpy(dtype=np.int64))
+    for layout, example in WRITTEN.items():
+        texts = whole.astype(str)
+        if (texts.str.len() == len(example)).all() and texts.str.fullmatch(r"(1[89]|20)\d+").all():
+            dates = pd.to_datetime(texts, format=layout, errors="coerce")
+            if dates.notna().all():
+                return pd.DatetimeIndex(dates, name=column.name), f"dates like {example}"
+    for unit, (name, least) in UNIX.items():
+        if (whole >= least).all() and (whole < 100 * least).all():
+            stamps = pd.DatetimeIndex(whole.to_numpy().astype(f"datetime64[{unit}]"), name=column.name)
+            return stamps.tz_localize("UTC"), f"Unix {name}"
+    return None
 
 
 # ---------------------------------------------------------------- frequency and season
@@ -208,6 +267,8 @@ def frequency_in_words(index: pd.Index) -> str:
     """
     if not isinstance(index, pd.DatetimeIndex):
         return "numbered rows"
+    if index.is_monotonic_decreasing:
+        index = index[::-1]  # newest first
     freq = index.freq if type(index.freq) is pd.DateOffset else frequency(index)
     if freq is None:
         return "irregular"
@@ -222,7 +283,7 @@ def frequency_in_words(index: pd.Index) -> str:
 
 def units_of_rows(index: pd.Index) -> str:
     """Return what the rows are in the plural, "hours" for hourly rows; "rows" where a row is no single unit."""
-    freq = frequency(index) if isinstance(index, pd.DatetimeIndex) else None
+    freq = frequency(index.sort_values()) if isinstance(index, pd.DatetimeIndex) else None
     return (
         f"{FREQUENCIES[_code(freq)][0]}s" if freq is not None and freq.n == 1 and _code(freq) in FREQUENCIES else "rows"
     )
@@ -254,16 +315,19 @@ def check_kind(index: pd.Index) -> None:
     if isinstance(index, pd.PeriodIndex):
         raise InputError("the frame has a PeriodIndex; make stamps of its periods with df.to_timestamp()")
     if not (isinstance(index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(index.dtype)):
+        if len(index) and holds_dates(pd.Series(index[:SHORTEST])):
+            raise InputError("the index of the frame has dates as text or objects: df.index = pd.to_datetime(df.index)")
         raise InputError(
             f"the frame has neither dates nor whole numbers as its index but {index.dtype}; set it with "
             "df.set_index('your time column'), parsed by pandas.to_datetime"
         )
 
 
-def align_rows(wide: pd.DataFrame, own: Index) -> pd.DataFrame:
+def align_rows(wide: pd.DataFrame, own: Index, *, absent: bool = False) -> pd.DataFrame:
     """Return rows given later, oldest first, in the zone of `own` and, where their dates allow it, with its frequency.
 
     A few rows alone may show another frequency: a week of business days looks daily. The rows are not checked yet.
+    absent: whether rows that are not there, at most as many as there are, become gaps.
     """
     check_kind(wide.index)
     index = wide.index
@@ -276,7 +340,10 @@ def align_rows(wide: pd.DataFrame, own: Index) -> pd.DataFrame:
         wide = wide.iloc[::-1]
     if isinstance(own, pd.RangeIndex) or not len(index) or index.hasnans:
         return wide
-    expected = pd.date_range(wide.index[0], periods=len(wide), freq=own.freq, name=index.name)
+    expected = pd.date_range(wide.index[0], periods=(1 + absent) * len(wide), freq=own.freq, name=index.name)
+    if absent and wide.index.is_unique and wide.index.isin(expected).all():
+        return wide.reindex(expected[expected <= wide.index[-1]])
+    expected = expected[: len(wide)]
     return wide.set_axis(expected, axis="index") if (wide.index == expected).all() else wide
 
 

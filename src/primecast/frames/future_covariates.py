@@ -44,7 +44,8 @@ def read_future_covariates(
     if unknown_cells:
         warnings.warn(
             f"{unknown_cells} of {held.size} future values of {format_list(names)} are not known; the last known value "
-            f"of each was used. They are needed from {ahead[0]} to {ahead[-1]}",
+            f"of each was used. They are needed from {ahead[0]} to {ahead[-1]}: predict(future=...), in the "
+            "shell predict --future FILE",
             UnknownFutureWarning,
             stacklevel=3,
         )

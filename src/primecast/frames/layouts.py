@@ -28,7 +28,8 @@ class Layout:
            long table; None: it is wide. Of a file, these are the names that the caller gave.
     dayfirst: whether dates in text were read with the day first; None: both readings are the same.
     whole: the channels whose names were whole numbers; inside, all names are text.
-    header, decimal: of a text file, see `open_table`. tz: the zone given for dates without one.
+    header, decimal: of a text file, see `open_table`. tz: the zone given for dates without one. na: cells that mean
+           missing.
     freq, start: the step and the first date given for rows without dates.
     left_out: columns that are no channels, and why; they are left out of later tables, too.
     categories: text covariates and their values, each of which is a column, "wind=N".
@@ -44,6 +45,7 @@ class Layout:
     header: int | str | None = "infer"
     decimal: str | None = None
     tz: str | None = None
+    na: Sequence[object] = ()
     freq: str | None = None
     start: str | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from primecast.errors import InputError, format_list
+from primecast.errors import InputError, format_list, unknown
 from primecast.frames.dates import read_dates
-from primecast.frames.files import is_text
 from primecast.frames.layouts import Layout
-from primecast.frames.regular import on_one_grid
-from primecast.frames.time_columns import set_time, split_names
+from primecast.frames.numbers import is_text
+from primecast.frames.regular import at_clock_change, on_one_grid
+from primecast.frames.time_columns import find_date, set_time, split_names
 from primecast.frames.validate import LONG_COLUMNS, check_columns
 
 STATIC = "constant in each series, tells no more than the name of the series"
@@ -28,6 +28,21 @@ UNNAMED = "not named as a covariate"
 def series_covariate(name: str, series: object) -> str:
     """Return the name in a wide table of a covariate of one series."""
     return f"{name} | {series}"
+
+
+def refuse_long(wide: pd.DataFrame, *, source: str) -> None:
+    """Refuse a table whose times repeat, once for each value of a column of text: it is long, and did not say so."""
+    index = wide.index
+    if index.is_unique or at_clock_change(index[index.duplicated()]):
+        return
+    texts = [name for name in wide.columns if is_text(wide[name]) or isinstance(wide[name].dtype, pd.CategoricalDtype)]
+    ids = [name for name in texts if not pd.MultiIndex.from_arrays([index, wide[name].astype(str)]).has_duplicates]
+    values = [name for name in wide.columns if pd.api.types.is_numeric_dtype(wide[name])]
+    if ids and values:
+        raise InputError(
+            f"the times of {source} repeat, once for each {ids[0]}: if it is a long table, with a row for each "
+            f"{ids[0]} and time, give id={str(ids[0])!r}, value={str(values[0])!r}"
+        )
 
 
 def names_long(layout: Layout, columns: Collection[object]) -> bool:
@@ -47,16 +62,35 @@ def as_long(frame: pd.DataFrame, given: Layout, covariates: Sequence[str], *, so
     """Return the table as a long one; None if it is wide. covariates: of the first table; later `given` has them."""
     named = replace(given, id=given.id or "unique_id", time=given.time or "ds", value=given.value or "y")
     columns = set(frame.columns)
+    if given.id is not None:
+        named = _with_found_names(frame, given, named)
     later = bool(given.covariates) and names_long(named, columns)
     if given.id is None and given.value is None and not columns >= LONG_COLUMNS and not later:
         return None
     required = [named.id, named.time] if later else [named.id, named.time, named.value]
     for name in required:
         if name not in columns:
-            raise InputError(f"{source} has no column {name!r}; its columns are {format_list(frame.columns)}")
+            numbers = frame.select_dtypes("number").columns
+            hint = (
+                f" for the values: name one, such as value={str(numbers[0])!r}" if name == "y" and len(numbers) else ""
+            )
+            raise InputError(f"{source} has no column {name!r}{hint}; its columns are {format_list(frame.columns)}")
     table = LongTable(frame, named, source)
+    for name in covariates:
+        if name not in [*table.others(), *frame[named.id].unique()]:
+            raise unknown("covariate", name, map(str, table.others()))
     own = {name: table.is_own(name) for name in covariates if name in table.others()}
     return table if given.covariates else replace(table, layout=replace(named, covariates=own))
+
+
+def _with_found_names(frame: pd.DataFrame, given: Layout, named: Layout) -> Layout:
+    """Return the names of a long table whose id is named: its dates, and its numbers if they are one column."""
+    if given.time is None and named.time not in frame.columns:
+        named = replace(named, time=find_date(frame, searched=True) or named.time)
+    if given.value is None and named.value not in frame.columns:
+        numbers = frame.drop(columns=[named.id, named.time], errors="ignore").select_dtypes("number").columns
+        named = replace(named, value=str(numbers[0])) if len(numbers) == 1 else named
+    return named
 
 
 @dataclass(frozen=True, eq=False)

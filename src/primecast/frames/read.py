@@ -18,11 +18,13 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, stamp
 from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, existing
-from primecast.frames.dates import frequency_in_words
+from primecast.frames.dates import dates_of_numbers, frequency_in_words, zone_name
 from primecast.frames.files import path_of, read_file
 from primecast.frames.layouts import FILE, Layout, from_native
-from primecast.frames.long_tables import LongTable, as_long, names_long
-from primecast.frames.time_columns import dated_from, find_time, set_time
+from primecast.frames.long_tables import LongTable, as_long, names_long, refuse_long
+from primecast.frames.numbers import make_missing
+from primecast.frames.regular import with_absent_rows
+from primecast.frames.time_columns import at_step, dated_from, find_date, find_time, set_time
 from primecast.frames.validate import check_columns, describe_gaps
 
 
@@ -34,7 +36,8 @@ class ColumnsLeftOutWarning(UserWarning):
 class OpenTable:
     """A table that was read. frame: wide, not yet checked. source: what messages call it.
 
-    remarks: how the file was written. kept: what is worth saying of a channel that may be none.
+    remarks: how the file was written. kept: what is worth saying of a channel that may be none. covariates: the columns
+    that are none.
     """
 
     frame: pd.DataFrame
@@ -42,21 +45,29 @@ class OpenTable:
     source: str = "the frame"
     remarks: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
 
     def describe(self, *, missing: str = "error") -> str:
         """Return two lines: rows, step, first and last row; channels, gaps, what was left out and why."""
-        index = self.frame.index
+        frame = self.frame if missing == "error" else with_absent_rows(self.frame)
+        index, absent = frame.index, len(frame) - len(self.frame)
         ends = f", from {stamp(index.min())} to {stamp(index.max())}" if len(index) else ""
+        zone = f" in {zone_name(index.tz)}" if isinstance(index, pd.DatetimeIndex) and index.tz is not None else ""
         time = f"time column {index.name!r}" if isinstance(index, pd.DatetimeIndex) and index.name is not None else None
         if not isinstance(self.layout.time, str | None):
             time = f"time from {', '.join(self.layout.time)}"
         elif self.layout.start is not None:
             time = f"dated from {self.layout.start}"
         remarks = ", ".join(part for part in (time, *self.remarks) if part)
-        said = [describe_gaps(self.frame, missing=missing), *self.doubts()]
+        gaps = f"{absent} rows that are not there are gaps; " if absent else ""
+        said = [gaps + describe_gaps(frame, missing=missing), *self.doubts()]
+        names = [name for name in frame.columns if name not in self.covariates]
+        channels = "1 channel" if len(names) == 1 else f"{len(names)} channels"
+        roles = f"{format_list(names)}{f'; covariates: {format_list(self.covariates)}' if self.covariates else ''}"
         return (
-            f"{self.source}: {len(index)} rows, {frequency_in_words(index)}{ends}{f' ({remarks})' if remarks else ''}\n"
-            f"{len(self.frame.columns)} channels: {format_list(self.frame.columns)}; {'; '.join(said)}"
+            f"{self.source}: {len(self.frame)} rows, {frequency_in_words(index)}{ends}{zone}"
+            f"{f' ({remarks})' if remarks else ''}\n"
+            f"{channels}: {roles}; {'; '.join(said)}"
         )
 
     def doubts(self, *, asked: bool = True) -> list[str]:
@@ -117,6 +128,7 @@ def open_table(
     freq: str | None = None,
     start: str | None = None,
     tz: str | None = None,
+    na: Sequence[object] | str | float = (),
     covariates: Sequence[str] = (),
 ) -> OpenTable:
     """Return the data as a wide pandas frame, not yet checked, with its layout.
@@ -130,7 +142,9 @@ def open_table(
     columns, drop: the channels to keep, or to leave out, by name; a text may hold several between commas.
     header: None for a file whose first row is data; 0 if its names look like data.
     decimal: the decimal sign of a text file, "." or ","; needed only where no cell decides it.
-    freq, start: step and first date of rows that have no dates, "h" and "2024-01-31".
+    freq, start: step and first date of rows that have no dates, "h" and "2024-01-31". freq alone: the step to which
+           dated rows are brought, by the means of the rows within each step.
+    na:    cells that mean missing, such as -9999 or "Bad Input"; the empty cell, NA, ?, - and -- always do.
     tz:    the zone of dates that have none, "Europe/Berlin"; hours that a change to winter time repeats are told apart.
     covariates: columns that are kept whatever they look like; those of text are encoded, see `columns`. Those of a long
            table become a column for each series, see `long_tables`.
@@ -138,8 +152,9 @@ def open_table(
     if isinstance(data, OpenTable):
         return data
     given = Layout(
-        id=id, time=time, value=value, dayfirst=dayfirst, header=header, decimal=decimal, freq=freq, start=start, tz=tz
-    )
+        id=id, time=time, value=value, dayfirst=dayfirst, header=header, decimal=decimal, freq=freq, start=start, tz=tz,
+        na=[na] if isinstance(na, str | int | float) else list(na),
+    )  # fmt: skip
     with _whole_characters():
         return _opened(data, given, columns=columns, drop=drop, covariates=covariates)
 
@@ -163,7 +178,15 @@ def _opened(
     categories = {} if long is None else long.categories()
     choose_columns(choice, columns=columns, covariates=covariates, measured=measured, categories=categories)
     layout = replace(table.layout, left_out=choice.left_out, categories=choice.categories)
-    return replace(table, frame=choice.frame, layout=_with_whole(layout, choice.frame), kept=tuple(choice.kept))
+    parts = tuple(f"{name}{sign}" for name in covariates for sign in ("=", " | "))
+    known = [str(name) for name in choice.frame.columns]
+    return replace(
+        table,
+        frame=choice.frame,
+        layout=_with_whole(layout, choice.frame),
+        kept=tuple(choice.kept),
+        covariates=tuple(name for name in known if name in covariates or name.startswith(parts)),
+    )
 
 
 def reopen_table(data: object, layout: Layout, *, start: str | None = None) -> tuple[pd.DataFrame, Layout]:
@@ -185,7 +208,7 @@ def reopen_table(data: object, layout: Layout, *, start: str | None = None) -> t
         given = replace(given, **names)
     elif layout.kind != FILE and layout.time is not None and columns.issuperset(_listed(layout.time)):
         given = replace(given, time=layout.time)
-    if not isinstance(data, str | Path) or start is None:
+    if layout.start is not None and (not isinstance(data, str | Path) or start is None):
         given = replace(given, freq=None, start=None)
     with _whole_characters():
         table, _ = _open(data, given)
@@ -214,14 +237,17 @@ def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[
             frame = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source="the array")
         return OpenTable(frame, replace(given, kind="numpy", time=None, id=None, value=None), source="the array"), None
     remarks: tuple[str, ...] = ()
+    units: dict[str, str] = {}
     path = path_of(data) if isinstance(data, str | Path) else None
     if path is not None:
-        frame, form = read_file(path, header=given.header, decimal=given.decimal)
+        frame, form = read_file(path, header=given.header, decimal=given.decimal, na=given.na)
+        units = form.units
         given, remarks = replace(given, kind=FILE, decimal=form.decimal), form.remarks
     else:
         frame, kind = from_native(data)
         given = replace(given, kind=kind)
         _check_names(frame)
+        frame = make_missing(frame, given.na)
     check_columns(frame)
     source = "the frame" if path is None else str(path)
     found, left_out = given, dict[str, str]()
@@ -229,16 +255,36 @@ def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[
     if long is not None:
         found, source, left_out = long.layout, long.source, long.left_out()
         wide, dayfirst = long.widen()
-    elif given.start is not None or given.freq is not None:
+        remarks = (f"long, {frame[found.id].nunique()} series by {found.id!r}", *remarks)
+    elif given.start is not None or (given.freq is not None and not _has_dates(frame, given, path)):
         wide = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source=source)
         dayfirst = given.dayfirst
     else:
         found = replace(given, time=find_time(frame, given.time, path=None if path is None else str(path)))
         wide, dayfirst = set_time(frame, found.time, given.dayfirst, tz=given.tz, source=source)
+        remarks = (*_kind_of_dates(frame, found.time), *remarks)
+        if given.freq is not None:
+            wide = at_step(wide, given.freq)
+            remarks = (f"means of steps of {given.freq!r}", *remarks)
+        refuse_long(wide, source=source)
     several = not isinstance(found.time, str | None)  # of a file, too: it is said, and read alike later
     layout = replace(found if path is None or several else given, dayfirst=dayfirst, left_out=left_out)
     layout = replace(layout, covariates=found.covariates)
+    if units:
+        wide.attrs["units"] = {**units, **wide.attrs.get("units", {})}
     return OpenTable(wide, layout, source=source, remarks=remarks), long
+
+
+def _has_dates(frame: pd.DataFrame, given: Layout, path: Path | None) -> bool:
+    """Return whether the rows of a table have dates."""
+    dated = isinstance(frame.index, pd.DatetimeIndex) or given.time is not None
+    return dated or find_date(frame, searched=path is not None) is not None
+
+
+def _kind_of_dates(frame: pd.DataFrame, time: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return what the numbers of a time column are: Unix seconds, or dates like 20240131."""
+    known = dates_of_numbers(frame[time]) if isinstance(time, str) and time in frame.columns else None
+    return () if known is None else (known[1],)
 
 
 def _check_names(frame: pd.DataFrame) -> None:
@@ -258,7 +304,8 @@ def _with_whole(layout: Layout, wide: pd.DataFrame) -> Layout:
 
 def _read_array(data: np.ndarray) -> pd.DataFrame:
     if data.ndim != 2:
-        raise InputError(f"an array must have rows and channels, but this one has {data.ndim} axes")
+        line = "; a single channel is array[:, None]" if data.ndim == 1 else ""
+        raise InputError(f"an array must have rows and channels, but this one has {data.ndim} axes{line}")
     if data.dtype.kind not in "iufb":
         raise InputError(f"an array must hold numbers, but this one holds {data.dtype}")
     return pd.DataFrame(data, columns=[f"channel {number}" for number in range(data.shape[1])])

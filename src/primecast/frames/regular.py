@@ -45,12 +45,34 @@ def _regular_dates(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
     if at_clock_change(index[breaks + 1]):
         remedy = f"clocks seem to have changed there: {GIVE_ZONE}"
     elif calendar or ((index - index[0]) % usual == pd.Timedelta(0)).all():
-        remedy = f"rows are missing: df.asfreq({alias!r}) makes them gaps, which missing='interpolate' fills"
+        remedy = (
+            "rows are missing: missing='interpolate' makes gaps of them and fills these, if they are fewer than the "
+            f"others; df.asfreq({alias!r}) makes gaps of any number"
+        )
     else:
-        remedy = f"bring them to one step, for example with df.resample({alias!r}).mean()"
+        remedy = f"bring them to one step by the means within each, freq={_usual_name(steps.to_series().median())!r}"
     raise InputError(f"time stamps are irregular: {_describe_breaks(usual, breaks, index)}; {remedy}")
 
 
+def _usual_name(step: pd.Timedelta) -> str:
+    """Return the usual step that is nearest to this one: 'h' for 3,603 seconds."""
+    return min(USUAL_STEPS, key=lambda name: abs(np.log(USUAL_STEPS[name] / step.total_seconds())))
+
+
+USUAL_STEPS = {
+    **{f"{count}s": count for count in (1, 2, 5, 10, 15, 30)},
+    **{f"{count}min": 60 * count for count in (1, 2, 5, 10, 15, 20, 30)},
+    "h": 3600,
+    "2h": 7200,
+    "3h": 10800,
+    "4h": 14400,
+    "6h": 21600,
+    "8h": 28800,
+    "12h": 43200,
+    "D": 86400,
+    "W": 604800,
+}
+"""Name of a step -> its seconds."""
 GIVE_ZONE = (
     "give the zone of these local times, tz='Europe/Berlin', or df.tz_localize('Europe/Berlin', ambiguous='infer')"
 )
@@ -63,8 +85,26 @@ def at_clock_change(times: pd.Index) -> bool:
     return bool(((times.day_of_week == 6) & (times.hour <= 3) & times.month.isin([3, 4, 9, 10, 11])).all())
 
 
-def on_one_grid(index: pd.Index) -> pd.Index:
-    """Return the dates of a long table with those that no series has, where all lie multiples of one step apart."""
+def with_absent_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame, oldest row first, with its absent rows as gaps, where its dates show which they are.
+
+    A table that lacks more rows than it has, and hours that a change of clocks skips, are left to be refused.
+    """
+    index = frame.index
+    if not isinstance(index, pd.DatetimeIndex) or index.hasnans or not index.is_unique:
+        return frame
+    if not (index.is_monotonic_increasing or index.is_monotonic_decreasing):
+        return frame
+    grid = on_one_grid(index.sort_values(), most=1)
+    absent = grid.difference(index)
+    return frame if not len(absent) or at_clock_change(absent) else frame.reindex(grid)
+
+
+def on_one_grid(index: pd.Index, *, most: int = MOST_GAPS) -> pd.Index:
+    """Return the dates with those between them that are absent, where all lie multiples of one step apart.
+
+    most: absent dates for each that is there, at most. Dates of a long table that no series has are many at times.
+    """
     if (
         not isinstance(index, pd.DatetimeIndex)
         or index.hasnans
@@ -73,7 +113,7 @@ def on_one_grid(index: pd.Index) -> pd.Index:
     ):
         return index
     usual = (index[1:] - index[:-1]).to_series().mode().iloc[0]
-    if (index[-1] - index[0]) / usual > MOST_GAPS * len(index):
+    if (index[-1] - index[0]) / usual > (most + 1) * len(index):
         return index
     freq = _calendar(index, usual) or pd.tseries.frequencies.to_offset(usual)
     grid = pd.date_range(index[0], index[-1], freq=freq, name=index.name).as_unit(index.unit)

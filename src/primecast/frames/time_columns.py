@@ -7,14 +7,19 @@ start, freq                rows without dates: dated from there
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
+from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
 
-from primecast.errors import InputError, format_list, unknown
-from primecast.frames.dates import holds_dates, read_dates
+from primecast.errors import InputError, format_list, show, unknown
+from primecast.frames.dates import FREQUENCIES, dates_of_numbers, first_without_date, holds_dates, read_dates
+from primecast.frames.numbers import is_text
 
 TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
+NUMBER_NAMES = (*TIME_NAMES, "ts", "unix", "epoch", "unixtime", "unix_time", "month", "day", "yyyymm", "yyyymmdd")
+"""Names under which numbers such as 20240131 or 1706659200 are dates."""
 PARTS = {
     "year": ("year", "yr"),
     "month": ("month", "mon", "mnth"),
@@ -25,6 +30,12 @@ PARTS = {
 }
 """Part of a date -> usual names of its column, in lower case."""
 CLOCK = tuple(PARTS)[3:]
+WORDS = {word: code for code, words in reversed(FREQUENCIES.items()) for word in words[:2]} | {
+    "h": "h",
+    "m": "MS",
+    "t": "min",
+}
+"""Word of a step -> its code: hourly, hour -> h."""
 
 
 def part_of(name: object) -> str | None:
@@ -65,14 +76,17 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
         return str(names[0]) if single else [str(name) for name in names]
     if isinstance(frame.index, pd.DatetimeIndex):
         return None
-    found = _find_date(frame, searched=path is not None)
+    found = find_date(frame, searched=path is not None)
     if found is not None:
         return _with_clock(frame, found)
     parts = {part: str(name) for name in reversed(frame.columns) if _counts(frame[name]) and (part := part_of(name))}
     if {"year", "month"} <= set(parts) and ("day" in parts or not set(CLOCK) & set(parts)):
         return [parts[part] for part in PARTS if part in parts]
+    if set(parts) == {"year"} and _counts_years(frame[parts["year"]]):
+        return [parts["year"]]
     if path is None:
         return None
+    _say_what_is_no_date(frame, path)
     raise InputError(
         f"{path} has no time column: no column of text holds dates in all rows "
         f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00, or date the rows with "
@@ -80,23 +94,44 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
     )
 
 
-def _find_date(frame: pd.DataFrame, *, searched: bool) -> str | None:
+def _counts_years(column: "pd.Series[int]") -> bool:
+    """Return whether the column holds years, one after the other, in either order."""
+    years = column.to_numpy(dtype=np.float64)
+    steps = np.diff(years)
+    return bool(years.min() >= 1000 and years.max() < 3000 and len(steps) and (abs(steps) == 1).all())
+
+
+def _say_what_is_no_date(frame: pd.DataFrame, path: str) -> None:
+    """Refuse a table in which a column holds dates in most rows; name the first row without."""
+    for name in frame.columns:
+        if is_text(frame[name]) and (row := first_without_date(frame[name])) is not None:
+            raise InputError(
+                f"column {name!r} of {path} holds dates, but row {row + 1} has {show(frame[name].iloc[row])}; correct "
+                "or delete it"
+            )
+
+
+def find_date(frame: pd.DataFrame, *, searched: bool) -> str | None:
     """Return the column of dates. searched: of all text columns the first that holds dates is taken."""
     text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     usual = [name for name in text if str(name).strip().lower() in TIME_NAMES]
+    numbers = [name for name in frame.columns if str(name).strip().lower() in NUMBER_NAMES]
+    numbers = [name for name in numbers if dates_of_numbers(frame[name]) is not None]
     if not searched:
         dates = [name for name in text if pd.api.types.is_datetime64_any_dtype(frame[name])]
-        found = dates or [name for name in usual if holds_dates(frame[name])]
+        found = dates or [name for name in usual if holds_dates(frame[name])] or numbers
         return str(found[0]) if len(found) == 1 else None
     ordered = [*usual, *(name for name in text if name not in usual)]
-    return next((str(name) for name in ordered if not _is_clock(frame[name]) and holds_dates(frame[name])), None)
+    dated = (str(name) for name in ordered if not _is_clock(frame[name]) and holds_dates(frame[name]))
+    return next(dated, None) or next(map(str, numbers), None)
 
 
 def _with_clock(frame: pd.DataFrame, date: str) -> str | list[str]:
     """Return the column of dates, followed by that of the time of day where dates repeat and there is one."""
     if date not in frame.columns or frame[date].is_unique:
         return date
-    clocks = [str(name) for name in frame.columns if str(name).strip().lower() == "time" and _is_clock(frame[name])]
+    clocks = [str(name) for name in frame.columns if name != date and _is_clock(frame[name])]
+    clocks.sort(key=lambda name: name.strip().lower() != "time")
     hours = [str(name) for name in frame.columns if part_of(name) in CLOCK and _counts(frame[name])]
     hours.sort(key=lambda name: CLOCK.index(str(part_of(name))))
     return [date, *(clocks[:1] or hours)] if clocks or hours else date
@@ -111,8 +146,9 @@ def _counts(column: "pd.Series[int]") -> bool:
 
 
 def _is_clock(column: "pd.Series[str]") -> bool:
-    """Return whether the first row holds a time of day, 18:00 or 18.00.00."""
-    return bool(len(column) and re.fullmatch(r"\d{1,2}[:.]\d{2}([:.]\d{2})?", str(column.iloc[0]).strip()))
+    """Return whether the first row holds a time of day, 18:00, 06:00 PM or 18.00.00."""
+    text = str(column.iloc[0]).strip() if len(column) and not pd.api.types.is_numeric_dtype(column) else ""
+    return bool(re.fullmatch(r"\d{1,2}[:.]\d{2}([:.]\d{2})?(\s?[AaPp][Mm])?", text))
 
 
 # ---------------------------------------------------------------- reading it
@@ -132,6 +168,8 @@ def set_time(
         names = split_names(time, list(frame.columns))
         stamps, dayfirst = _combine(frame, names, dayfirst, source=source)
         frame = frame.drop(columns=names)
+    if str(stamps.name).startswith("Unnamed: "):  # by pandas: the file does not name it
+        stamps = stamps.rename("time")
     if tz is not None:
         stamps = _in_zone(stamps, tz, source=source)
     return frame.set_axis(stamps, axis="index"), dayfirst
@@ -182,8 +220,13 @@ def _in_zone(stamps: pd.Index, tz: str, *, source: str) -> pd.DatetimeIndex:
         if stamps.tz is not None:
             return stamps.tz_convert(tz)
         return stamps.tz_localize(tz, ambiguous="infer")
-    except (KeyError, ValueError, TypeError, OverflowError) as error:  # ValueError: times that do not exist, or twice
-        what = error.args[0] if isinstance(error, KeyError) else str(error).partition("\n")[0]
+    except KeyError as error:
+        places = {zone.rpartition("/")[2].casefold(): zone for zone in sorted(available_timezones())}
+        near = get_close_matches(tz.rpartition("/")[2].casefold(), places, n=1)
+        hint = f" (did you mean {places[near[0]]!r}?)" if near else ""
+        raise InputError(f"unknown time zone {tz!r}{hint}; zones have names like Europe/Berlin") from error
+    except (ValueError, TypeError, OverflowError) as error:  # ValueError: times that do not exist, or twice
+        what = str(error).partition("\n")[0]
         raise InputError(f"the times of {source} cannot be read in the zone {tz!r}: {what}") from error
 
 
@@ -198,8 +241,35 @@ def dated_from(
         )
     if isinstance(frame.index, pd.DatetimeIndex):
         raise InputError(f"{source} has dates already; leave out freq and start")
+    step = _step(freq)
     try:
-        index = pd.date_range(start, periods=len(frame), freq=freq, tz=tz, name="time")
+        index = pd.date_range(start, periods=len(frame), freq=step, tz=tz, name="time")
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"rows cannot be dated with freq={freq!r} and start={start!r}: {error}") from error
     return frame.set_axis(index, axis="index")
+
+
+def at_step(frame: pd.DataFrame, freq: str) -> pd.DataFrame:
+    """Return dated rows at steps of `freq`: the mean of the rows within each step, of text the first; none is a gap."""
+    step = _step(freq)
+    if isinstance(step, pd.offsets.Tick) and isinstance(frame.index, pd.DatetimeIndex):
+        nearest = frame.index.round(step)
+        if (frame.index - nearest).to_series().abs().max() <= pd.Timedelta(
+            step
+        ) / 4:  # a clock that is a little early or late
+            frame = frame.set_axis(nearest, axis="index")
+    numeric = {name: pd.api.types.is_numeric_dtype(frame[name]) for name in frame.columns}
+    steps = frame.sort_index().resample(step)
+    columns = {name: steps[name].mean() if numeric[name] else steps[name].first() for name in frame.columns}
+    made = pd.DataFrame(columns)
+    made.attrs = frame.attrs
+    return made
+
+
+def _step(freq: str) -> pd.offsets.BaseOffset:
+    try:
+        return pd.tseries.frequencies.to_offset(freq)
+    except ValueError as error:
+        near = WORDS.get(freq.strip().casefold())
+        hint = f" (did you mean {near!r}?)" if near else ""
+        raise InputError(f"unknown step {freq!r}{hint}; steps are h, 15min, D, W, MS and the like") from error

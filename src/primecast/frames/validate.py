@@ -18,7 +18,7 @@ from primecast.data.formats import to_numbers
 from primecast.data.windows import Dataset, Ratio, Scaler
 from primecast.errors import InputError, format_list, unknown
 from primecast.frames.dates import SHORTEST, Index, check_kind, future_index, season_of, units_of_rows
-from primecast.frames.regular import GIVE_ZONE, at_clock_change, regular_index
+from primecast.frames.regular import GIVE_ZONE, at_clock_change, regular_index, with_absent_rows
 
 POLICIES = {
     "error": "missing values are refused",
@@ -43,7 +43,7 @@ def warn_silent_channels(table: "CheckedFrame") -> None:
     if len(silent):
         warnings.warn(
             f"these channels have no value in the last {len(table)} rows, all that the model sees: "
-            f"{format_list(silent)}; their forecast rests on an older value",
+            f"{format_list(silent)}; their forecast rests on an older value, and their intervals may be far too narrow",
             SilentChannelWarning,
             stacklevel=3,
         )
@@ -95,12 +95,16 @@ class CheckedFrame:
 def check_frame(df: pd.DataFrame, *, missing: str) -> CheckedFrame:
     """Return the frame as float64 with a regular index and its gaps filled by a policy; refuse what cannot be used.
 
+    Absent rows are gaps, too, unless missing values are refused.
+
     Rows in reverse order, newest first, are reversed. Any other disorder is refused: mostly it means misread dates or
     concatenated files.
     """
     if missing not in POLICIES:
         raise unknown("policy for missing values", missing, POLICIES)
     check_columns(df)
+    if missing != "error":
+        df = with_absent_rows(df)
     index = regular_index(_check_index(df))
     if not len(df.columns):
         raise InputError("the frame has no columns; give one numeric column per channel")
@@ -179,15 +183,16 @@ def _check_index(df: pd.DataFrame) -> pd.Index:
     if len(index) < SHORTEST:
         raise InputError(f"the frame has {len(index)} rows, but at least {SHORTEST} are needed")
     if index.hasnans:
-        raise InputError(f"{np.count_nonzero(index.isna())} time stamps are missing (NaT); drop those rows")
+        raise InputError(f"missing time stamps (NaT) in {np.count_nonzero(index.isna())} rows; drop these")
     twice = index[index.duplicated()].unique()
     what = "time stamps" if isinstance(index, pd.DatetimeIndex) else "row numbers"
     if len(twice):
         clocks = f"clocks seem to have changed to winter time there: {GIVE_ZONE}"
-        one = "keep one row of each, for example with df[~df.index.duplicated()] or df.groupby(level=0).mean()"
+        means = "take the means of each step, freq='h' if they are hourly, or " if what == "time stamps" else ""
+        one = f"{means}keep one row of each, for example with df[~df.index.duplicated()]"
+        count = f"1 {what[:-1]} occurs" if len(twice) == 1 else f"{len(twice)} {what} occur"
         raise InputError(
-            f"{len(twice)} {what} occur more than once, the first {format_list(twice[:3])}; "
-            f"{clocks if at_clock_change(twice) else one}"
+            f"{count} more than once, the first {format_list(twice[:3])}; {clocks if at_clock_change(twice) else one}"
         )
     if not (index.is_monotonic_increasing or index.is_monotonic_decreasing):
         late = int(np.flatnonzero(index[1:] < index[:-1])[0])

@@ -77,6 +77,8 @@ def _identity(folder: Path) -> list[tuple[int, int, int]]:
 def open_folder(folder: Path, *, form: str) -> tuple[dict[str, Any], str]:
     """Return the configuration of the weights that are in the folder, and the sha256 of these weights."""
     path = folder / CONFIG
+    if not folder.exists():
+        raise InputError(f"there is no folder {str(folder)!r}")
     config = read_json(path)
     if not isinstance(config, dict) or config.get("form") != form:
         given = config.get("form") if isinstance(config, dict) else type(config).__name__

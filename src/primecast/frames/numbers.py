@@ -1,0 +1,129 @@
+"""Numbers in text: padded, grouped by thousands, with a decimal comma or a unit; rows of units; what means missing."""
+
+import re
+from calendar import month_abbr
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from primecast.errors import InputError
+
+NOTHING = ["?", "-", "--"]
+"""Cells that stand for a missing value, beside those that pandas knows, such as NA and the empty cell."""
+NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+THOUSANDS = r"(?!0)\d{1,3}(?:,\d{3})+"
+SPACES = r"[\s'\u2019\u00a0\u202f]"  # between groups of three digits in many countries
+WITH_UNIT = r"([€$£¥]?)\s*([+-]?\d[\d.,'\u2019\u00a0\u202f]*(?:[eE][+-]?\d+)?)\s*([%‰€$£¥°A-Za-zµμΩ][^\d,;]{0,11})?"
+"""12.5 kW, 45%, $ 1,200: a currency, a number, a unit."""
+NO_UNITS = {"am", "pm", "a.m.", "p.m.", *(month.lower() for month in month_abbr if month)}
+UNIT_ROWS = 3
+"""Rows under the names, at most, that may hold units and the like."""
+
+
+def is_text(column: "pd.Series[str]") -> bool:
+    """Return whether the column may hold text."""
+    return pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
+
+
+def make_missing(frame: pd.DataFrame, na: Sequence[object]) -> pd.DataFrame:
+    """Return the frame without the cells that the caller says to mean missing: -9999, "Bad Input"."""
+    texts = [str(one).strip() for one in na]
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").dropna().tolist()
+    gone = {}
+    for name in frame.columns:
+        column = frame[name]
+        if is_text(column):
+            gone[name] = column.astype(str).str.strip().isin(texts)
+        elif pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+            gone[name] = column.isin(numbers)
+    found = {name: frame[name].mask(cells) for name, cells in gone.items() if cells.any()}
+    if not found:
+        return frame
+    made = pd.DataFrame({name: found.get(name, frame[name]) for name in frame.columns}, index=frame.index)
+    made.attrs = frame.attrs
+    return made
+
+
+# ---------------------------------------------------------------- the decimal sign
+
+
+def decimal_sign(frame: pd.DataFrame, *, semicolons: bool, path: Path) -> str:
+    """Return the decimal sign that the cells show; refuse a file in which 1,234 may be either number."""
+    doubtful = None
+    for name in frame.columns:
+        if not is_text(frame[name]):
+            continue
+        cells = frame[name].dropna().astype(str).str.strip()
+        cells = cells[cells.str.contains(",", regex=False)]
+        if not len(cells) or not cells.str.fullmatch(r"[+-]?[\d.,'\s]*\d[\d.,'\s]*(?:[eE][+-]?\d+)?").all():
+            continue
+        if cells.str.contains(r",\d{3}\.\d", regex=True).any():
+            return "."
+        if semicolons or not cells.str.fullmatch(rf"[+-]?{THOUSANDS}").all():
+            return ","
+        doubtful = doubtful or (name, cells.iloc[0])
+    floats = frame.select_dtypes("float").to_numpy()
+    fractions = (np.isfinite(floats) & (floats != np.floor(floats))).any()
+    if doubtful is not None and not fractions:
+        thousands, fraction = doubtful[1].replace(",", ""), doubtful[1].replace(",", ".")
+        raise InputError(
+            f"{doubtful[1]!r} in column {doubtful[0]!r} of {path} may be {thousands} or {fraction}, and no other cell "
+            "decides it; choose with decimal='.' or decimal=','"
+        )
+    return "."
+
+
+# ---------------------------------------------------------------- columns of numbers
+
+
+def numbers_in_text(column: "pd.Series[str]", *, decimal: str = ".") -> "pd.Series[float] | pd.Series[str]":
+    """Return a column of text as numbers if all its cells are numbers, padded or with thousands separators."""
+    cells = column.where(column.isna(), column.astype(str).str.strip())
+    cells = cells.mask(cells.isin([*NOTHING, "", "NA", "NaN", "nan", "null", "NULL", "N/A", "n/a"]))
+    group, sign = (r"\.", ",") if decimal == "," else (",", r"\.")
+    for separator in (group, SPACES):
+        grouped = (
+            cells.str.fullmatch(rf"[+-]?\d{{1,3}}(?:{separator}\d{{3}})+(?:{sign}\d*)?").fillna(False).astype(bool)
+        )
+        cells = cells.mask(grouped, cells.str.replace(separator, "", regex=True))
+    if decimal == ",":
+        cells = cells.mask(cells.str.contains(r"\.", regex=True).fillna(False).astype(bool), "x")
+        cells = cells.str.replace(",", ".", regex=False)
+    known = cells.notna()
+    if not known.any() or not cells[known].str.fullmatch(NUMBER).all():
+        return column
+    return pd.to_numeric(cells).astype(np.float64)
+
+
+def without_unit(column: "pd.Series[str]") -> "tuple[pd.Series[str], str | None]":
+    """Return a column of text without the unit that follows, or the currency that precedes, the number of each cell."""
+    cells = column.dropna().astype(str).str.strip()
+    cells = cells[~cells.isin([*NOTHING, ""])]
+    if not len(cells) or not re.fullmatch(WITH_UNIT, cells.iloc[0]):
+        return column, None
+    parts = cells.str.extract(f"^{WITH_UNIT}$").fillna("")
+    currency, unit = parts[0].iloc[0], parts[2].iloc[0].strip()
+    same = (parts[1] != "").all() and (parts[0] == currency).all() and (parts[2].str.strip() == unit).all()
+    if not same or not (currency or unit) or unit.lower() in NO_UNITS:
+        return column, None
+    return parts[1].reindex(column.index), currency or unit
+
+
+def without_unit_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[dict[str, str]]]:
+    """Return the frame without the rows under its names that hold units or other words, and the texts of these rows.
+
+    Such a row has a word, or nothing, in each column that holds numbers below it.
+    """
+    rows = frame.head(50).iloc[UNIT_ROWS:]
+    text = [name for name in frame.columns if is_text(frame[name])]
+    numeric = [name for name in text if len(rows) and pd.to_numeric(rows[name], errors="coerce").notna().all()]
+    above = 0
+    while numeric and above < UNIT_ROWS and pd.to_numeric(frame[numeric].iloc[above], errors="coerce").isna().all():
+        above += 1
+    words = [
+        {str(name): str(cell).strip() for name, cell in frame.iloc[row].items() if isinstance(cell, str)}
+        for row in range(above)
+    ]
+    return frame.iloc[above:].reset_index(drop=True) if above else frame, words

@@ -1,0 +1,235 @@
+"""Text files: from the bytes of a CSV to its table as it stands there.
+
+Found are the encoding (UTF-8, UTF-16, else Latin-1), what stands above the names (comments, titles), the separator
+(comma, semicolon, tab, bar or white space), the decimal sign, thousands separators, and units in cells or under the
+names. Where the cells allow two readings, `decimal` must say so.
+"""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from primecast.errors import InputError, format_list
+from primecast.frames.numbers import (
+    NOTHING,
+    NUMBER,
+    decimal_sign,
+    is_text,
+    make_missing,
+    numbers_in_text,
+    without_unit,
+    without_unit_rows,
+)
+
+SEPARATORS = ",;\t|"
+COMMENTS = ("#", "%")
+DATA = rf"{NUMBER}|[+-]?\d*,\d+|\d[\d.:/T+Z -]*\d"
+"""A cell of numbers or dates."""
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How a file was written. remarks: what is worth saying of it. units: column -> unit."""
+
+    decimal: str | None = None
+    remarks: tuple[str, ...] = ()
+    units: dict[str, str] = field(default_factory=dict)
+
+
+def read_text(
+    path: Path, content: bytes, *, header: int | str | None, decimal: str | None, na: Sequence[object]
+) -> tuple[pd.DataFrame, FileFormat]:
+    """Return the table of a text file and how it was written; see `open_table`."""
+    content, encoding = _as_utf8(content)
+    if not content.strip():
+        raise InputError(f"{path} is empty")
+    if b"\0" in content[: 1 << 16]:
+        raise InputError(f"{path} is no text; give a CSV, Parquet, Feather or Excel file")
+    content, remarks = _from_names_on(content)
+    start = content[: 1 << 16].decode("utf-8", errors="ignore")
+    lines = [line for line in start.splitlines() if line.strip()][:50]
+    sep = _separator(lines)
+    if header == "infer" and lines:
+        _check_header(lines, sep, path)
+
+    def parse(sign: str) -> pd.DataFrame:
+        try:
+            return _parse(content, sep=sep, decimal=sign, header=None if header is None else 0)
+        except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
+            raise InputError(f"{path} is not a CSV table: {str(error).strip()}") from error
+
+    frame = parse(decimal or ".")
+    if decimal is None:
+        decimal = decimal_sign(_bare(frame)[0], semicolons=sep == ";", path=path)
+        frame = parse(",") if decimal == "," else frame
+    if encoding:
+        remarks.append(f"read as {encoding}")
+    if decimal == ",":
+        remarks.append("decimal commas")
+    empty = frame.isna().all(axis="columns")
+    if empty.any() and len(frame.columns):
+        frame = frame[~empty].reset_index(drop=True)
+        remarks.append(f"{int(empty.sum())} empty rows left out")
+    frame, form = with_numbers(frame, decimal=decimal, na=na)
+    return frame, FileFormat(decimal, (*remarks, *form.remarks), form.units)
+
+
+def with_numbers(frame: pd.DataFrame, *, decimal: str, na: Sequence[object]) -> tuple[pd.DataFrame, FileFormat]:
+    """Return a table with numbers where its text means numbers, and what was found: units, rows of units."""
+    frame, above = without_unit_rows(frame)
+    remarks = []
+    if above:
+        texts = [" ".join(text for text in row.values() if text) for row in above]
+        remarks.append(f"left out under the names: {format_list([repr(text) for text in texts])}")
+    frame, units = _bare(make_missing(frame, na))
+    for name in frame.columns:
+        if is_text(frame[name]):
+            frame[name] = numbers_in_text(frame[name], decimal=decimal)
+    if units:
+        remarks.append(f"units: {format_list([f'{unit} of {name}' for name, unit in units.items()])}")
+    elif len(above) == 1:
+        units = {name: unit for name, unit in above[0].items() if unit}
+    return frame, FileFormat(decimal, tuple(remarks), units)
+
+
+def _bare(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return a copy without the units in cells, and those units."""
+    frame, units = frame.copy(), dict[str, str]()
+    for name in frame.columns:
+        if is_text(frame[name]):
+            frame[name], unit = without_unit(frame[name])
+            units |= {str(name): unit} if unit else {}
+    return frame, units
+
+
+def _as_utf8(content: bytes) -> tuple[bytes, str | None]:
+    """Return a text in UTF-8 without a byte order mark, and the name of its encoding where that is another."""
+    if content.startswith(b"\xef\xbb\xbf"):
+        content = content[3:]
+    wide = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(content[:2])
+    if wide is None and len(content) > 3 and content[0] and content[2] and not (content[1] or content[3]):
+        wide = "utf-16-le"  # without its mark
+    for encoding, name in (
+        (wide or "utf-8", "UTF-16" if wide else None),
+        ("cp1252", "Latin-1"),
+        ("latin-1", "Latin-1"),
+    ):
+        try:
+            text = content.decode(encoding)
+        except UnicodeError:
+            continue
+        return (content if name is None else text.encode("utf-8", errors="replace")), name
+    raise AssertionError("Latin-1 gives every byte a meaning")
+
+
+# ---------------------------------------------------------------- names and what stands above them
+
+
+def _from_names_on(content: bytes) -> tuple[bytes, list[str]]:
+    """Return a text without the comments and titles above the names, or the first row; and what is to be said."""
+    lines = content[: 1 << 16].decode("utf-8", errors="ignore").split("\n")
+    first = 0
+    while first < len(lines) and (not lines[first].strip() or _is_comment(lines[first])):
+        first += 1
+    if first == len(lines):
+        return content, []
+    table = [line for line in lines[first:] if line.strip()][:50]
+    comment = next((line for line in reversed(lines[:first]) if line.strip()), "")
+    sep = _separator(table)
+    names = comment.strip().lstrip("#").strip()
+    if names != comment.strip() and is_data(table[0], sep) and len(cells(names, sep)) == len(cells(table[0], sep)):
+        rest = content.split(b"\n", first)[first]
+        return names.encode() + b"\n" + rest, ["names from the comment above the rows"]
+    first += _titles(lines[first:])
+    said = sum(bool(line.strip()) for line in lines[:first])
+    return content.split(b"\n", first)[first], [f"{said} lines above the names left out"] if said else []
+
+
+def _is_comment(line: str) -> bool:
+    """Return whether a first line is a comment, or the separator as Excel writes it; "#" alone may name a column."""
+    return bool(re.match(r"\s*(#(?!\s*[,;\t|])|%\s)|sep=.\s*$", line))
+
+
+def _titles(lines: Sequence[str]) -> int:
+    """Return the number of lines above the first one that has as many separators as the rows."""
+    bare = [re.sub(r'"[^"]*"', "q", line).strip("\r") for line in lines]
+    shown = [number for number, line in enumerate(bare) if line.strip()][:50]
+    starts = []
+    for sep in SEPARATORS:
+        counts = [bare[number].count(sep) for number in shown]
+        usual = Counter(counts[len(counts) // 2 :]).most_common(1)[0][0]
+        if usual:
+            place = counts.index(usual)
+            # Names hold no numbers. Where the first such line does, the one above it is the header: that of R is one
+            # shorter than its rows, others have empty columns at their end.
+            titles = not any(re.fullmatch(DATA, cell) for cell in cells(lines[shown[place]], sep))
+            starts.append((shown[place] if titles else 0, -usual))
+    return min(starts)[0] if starts else 0
+
+
+def cells(line: str, sep: str) -> list[str]:
+    parts = re.split(re.escape(sep) if sep in SEPARATORS else sep, line.strip("\r\n"))
+    return [part.strip().strip('"').strip() for part in parts]
+
+
+def is_data(line: str, sep: str) -> bool:
+    """Return whether a row holds numbers and dates alone."""
+    known = [cell for cell in cells(line, sep) if cell]
+    return bool(known) and all(re.fullmatch(DATA, cell) for cell in known)
+
+
+def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
+    """Refuse a first row of numbers and dates alone: the file has no names."""
+    # A word makes it a header; so do whole numbers beside one, which are names of sensors or series.
+    if not is_data(lines[0], sep):
+        return
+    known = [cell for cell in cells(lines[0], sep) if cell]
+    first = cells(lines[1], sep)[0] if len(lines) > 1 else ""
+    corner = not cells(lines[0], sep)[0] and re.fullmatch(r"\d{1,4}[-./]\d{1,2}[-./]\d.*", first)
+    if corner and all(re.fullmatch(r"\d+", cell) for cell in known):
+        return  # pandas leaves the name of the dates empty
+    raise InputError(
+        f"the first row of {path} holds no names but {', '.join(known[:3])}{', ...' if known[3:] else ''}; if the "
+        "file has no header give header=None, if these are names header=0"
+    )
+
+
+# ---------------------------------------------------------------- separator and cells
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """Return the separator of the header; white space where it has no other and the next row has as many words."""
+    if not lines:
+        return ","
+    bare = [re.sub(r'"[^"]*"', "q", line) for line in lines[:2]]
+    sep = max(SEPARATORS, key=bare[0].count)
+    words = [line.split() for line in bare]
+    if sep == "," and len(words[0]) > 1 and all(re.fullmatch(r"[+-]?\d*,?\d+", word) for word in words[0]):
+        return r"\s+"  # numbers with decimal commas between blanks, and no header
+    # R writes names of rows, but no name above them.
+    if sep not in bare[0] and len(words[0]) > 1 and len(words[-1]) - len(words[0]) in (0, 1):
+        return r"\s+"
+    return sep
+
+
+def _parse(content: bytes, *, sep: str, decimal: str, header: int | None) -> pd.DataFrame:
+    def parsed(index_col: bool | None) -> pd.DataFrame:
+        return pd.read_csv(
+            io.BytesIO(content), sep=sep, decimal=decimal, header=header, index_col=index_col, low_memory=False,
+            skipinitialspace=True, na_values=NOTHING, encoding="utf-8",
+        )  # fmt: skip
+
+    frame = parsed(None)
+    if frame.index.nlevels > 1:
+        raise InputError(f"its rows have {frame.index.nlevels} cells more than its header")
+    if not isinstance(frame.index, pd.RangeIndex):  # each row has one cell more than the header
+        trailing = frame.shape[1] > 0 and frame.iloc[:, -1].isna().all()
+        frame = parsed(index_col=False) if trailing else frame.reset_index(names="Unnamed: 0")
+    if header is None:
+        return frame.set_axis([f"channel {number}" for number in range(frame.shape[1])], axis=1)
+    return frame.rename(columns=lambda name: str(name).strip())
