@@ -150,7 +150,8 @@ def test_a_quality_trains_an_ensemble_and_shows_its_leaderboard(
     assert call("forecast", csv, *TINY, *limits) == 0
     shown = capsys.readouterr()
     assert "member 1 of 4: as given" in shown.err and "members 2 to 4 are left out" in shown.err
-    assert "seasonal naive" in shown.err and len(read(shown.out)) == HORIZON
+    assert "compared with the ensemble:\n" in shown.err and "in brackets: 95 % intervals" in shown.err
+    assert len(read(shown.out)) == HORIZON
     assert Forecaster.load(tmp_path / "model").quality == "good"
 
 
@@ -418,6 +419,16 @@ def test_a_disk_that_is_full_is_a_sentence_and_nothing_is_left(
     assert call("predict", model, "--out", out) == 2
     assert capsys.readouterr().err == f"primecast: cannot write {out}: No space left on device\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_names_flags_without_values_and_quotes_values_with_blanks() -> None:
+    def words(text: str, name: str) -> str:
+        return with_options(text, COMMANDS[name])
+
+    assert words("take fewer windows, or refit=True", "backtest") == "take fewer windows, or --refit"
+    assert words("or na='Bad Input', na=-9999", "train") == 'or --na "Bad Input", --na -9999'
+    assert words("name some with columns=[...]", "train") == "name some with --columns a,b"
+    assert words("df.groupby(level=0).mean()", "forecast") == "df.groupby(level=0).mean()"
 
 
 def test_an_error_speaks_of_the_options_of_its_command() -> None:

@@ -51,7 +51,7 @@ FILES: dict[str, tuple[str, str]] = {
     "titles with commas": (lines("Station,Potsdam", "3 m, 52.4 N"), ""),
     "comments": (lines("# sensors of hall 3", "% second floor"), "2 lines above the names left out"),
     "names in a comment": (lines("# hall 3", names="# time,T,p"), "names from the comment above the rows"),
-    "the separator that Excel writes": (lines("sep=,"), "1 lines above the names left out"),
+    "the separator that Excel writes": (lines("sep=,"), "1 line above the names left out"),
     "units under the names": (lines(names="time,T,p\n,degC,hPa"), "left out under the names: 'degC hPa'"),
     "a logger": (
         lines("TOA5,hall 3,CR1000,1234,CPU:hall.CR1", names="time,T,p\nTS,degC,hPa\n,Avg,Smp"),
@@ -150,7 +150,7 @@ def test_the_table_of_a_workbook_is_found_below_its_titles_in_its_fullest_sheet(
     table = open_table(path)
     np.testing.assert_allclose(table.frame, np.column_stack([A, B]))
     assert list(table.frame.index) == list(HOURS)
-    assert "sheet 'Data' of 2, 1 rows above the names left out" in table.describe()
+    assert "sheet 'Data' of 2, 1 row above the names left out" in table.describe()
 
 
 def test_a_packed_file_of_one_table_is_read_and_one_of_two_is_refused(tmp_path: Path) -> None:

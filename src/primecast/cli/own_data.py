@@ -160,7 +160,8 @@ def compare(
     if as_json:
         tables.print_json({"data": found, **tables.facts(fitted), "rows": tables.json_rows(board.frame, "forecast")})
     elif out != STREAM:
-        tables.print_comparison(board.frame, windows=fitted.facts_["scores"]["windows"])
+        windows = fitted.facts_["scores"]["windows"]
+        typer.echo(f"{windows} forecasts of held-out rows, {tables.describe_comparison(board.frame)}")
 
 
 def predict(

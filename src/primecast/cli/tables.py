@@ -173,7 +173,7 @@ def fit(
         f"seasonal naive: {scores['naive_mse']:.4f}, {scores['naive_mae']:.4f} (standardized units)"
     )
     if board and fitted.facts_.get("members"):
-        say(repr(fitted.leaderboard()))
+        say(describe_comparison(fitted.leaderboard().frame))
     if save is not None:
         fitted.save(save)
         say(f"saved {save}")
@@ -305,15 +305,17 @@ def print_table(frame: DataFrame, *, title: str, name: str | None = None) -> Non
         typer.echo(f"... {len(frame) - SHOWN} more; --out or --json have all")
 
 
-def print_comparison(board: DataFrame, *, windows: int) -> None:
-    """Print a leaderboard, with the differences from the row that all others are compared with in per cent."""
+def describe_comparison(board: DataFrame) -> str:
+    """Return a leaderboard as text, with the differences from the row that all others are compared with in per cent."""
     whole = board.index[-2]
     shown = board[["weight", "val_mse", "test_mse", "test_mae", "seconds"]].map("{:.4g}".format).replace("nan", "")
     shown["test MSE against it"] = [_in_percent(*row) for row in board[["mse_change", "mse_low", "mse_high"]].values]
     shown[""] = board["verdict"].fillna("").tolist()
-    typer.echo(f"{windows} forecasts of held-out rows, standardized units; compared with the {whole}:")
-    typer.echo(shown.rename_axis("forecast").reset_index().to_string(index=False))
-    typer.echo("in brackets: 95 % intervals, a paired block bootstrap over the held-out windows")
+    return (
+        f"standardized units; compared with the {whole}:\n"
+        f"{shown.rename_axis('forecast').reset_index().to_string(index=False)}\n"
+        "in brackets: 95 % intervals, a paired block bootstrap over the held-out windows"
+    )
 
 
 def _in_percent(change: float, low: float, high: float) -> str:

@@ -100,7 +100,7 @@ def _read_excel(path: Path, header: int | str | None) -> tuple[pd.DataFrame, tup
     corner = (counts == usual - 1) & cells[cells.columns[0]].isna()  # the dates have no name
     first = int(((counts >= usual) | corner).to_numpy().argmax())
     if first:
-        remarks.append(f"{first} rows above the names left out")
+        remarks.append(f"{first} row{'s' * (first > 1)} above the names left out")
     names = [f"channel {number}" for number in range(cells.shape[1])]
     if header is not None:
         names = []

@@ -147,7 +147,9 @@ def _from_names_on(content: bytes) -> tuple[bytes, list[str]]:
         return names.encode() + b"\n" + rest, ["names from the comment above the rows"]
     first += _titles(lines[first:])
     said = sum(bool(line.strip()) for line in lines[:first])
-    return content.split(b"\n", first)[first], [f"{said} lines above the names left out"] if said else []
+    return content.split(b"\n", first)[first], [
+        f"{said} line{'s' * (said > 1)} above the names left out"
+    ] if said else []
 
 
 def _is_comment(line: str) -> bool:
