@@ -268,6 +268,8 @@ def _check_layout(layout: dict[str, Any], source: str) -> None:
     ]
     if not all(isinstance(own, bool) for own in layout["covariates"].values()):
         raise InputError(f"{source} cannot be used: its layout does not say of each covariate whether series share it")
+    if not all(isinstance(cell, str | int | float) for cell in layout["na"]):
+        raise InputError(f"{source} cannot be used: its layout calls missing what is neither text nor a number")
     if not all(isinstance(name, str) for name in names):
         raise InputError(f"{source} cannot be used: its layout names columns or values that are no text")
 
