@@ -101,6 +101,14 @@ def test_names_that_are_numbers_below_an_empty_corner_are_names(tmp_path: Path) 
         opened(tmp_path, f",17,19\n{rows}\n")
 
 
+def test_a_row_of_data_is_not_taken_for_units(tmp_path: Path) -> None:
+    rows = [f"{hour},{a},{b}" for hour, a, b in zip(HOURS, A, B, strict=True)]
+    bad = f"{HOURS[17]},Bad Input,{B[17]}"
+    for first in (f"{HOURS[0]},,{B[0]}", f"{HOURS[0]},Bad Input,{B[0]}", f"{HOURS[0]},Bad Input,"):
+        table = opened(tmp_path, lines(rows=[first, *rows[1:17], bad, *rows[18:]]), na="Bad Input")
+        assert len(table.frame) == ROWS and list(np.flatnonzero(table.frame["T"].isna())) == [0, 17]
+
+
 def test_text_with_numbers_is_not_taken_for_a_unit(tmp_path: Path) -> None:
     for cells in (["7 am", "8 am", "9 am"], ["3 kW", "5 W", "7 kW"], ["A1", "A2", "A3"], ["1 Jan", "2 Jan", "3 Jan"]):
         rows = [f"2024-01-0{day},{cell},{day}" for day, cell in enumerate(cells, 1)]
@@ -194,7 +202,7 @@ def test_cells_that_mean_missing_are_named(tmp_path: Path) -> None:
         validate(opened(tmp_path, lines(rows=rows)).frame)
     doubtful = opened(tmp_path, lines(rows=rows), na="Bad Input")
     assert "kept: T holds -9999 in 2 rows (if it means missing, give na=-9999)" in doubtful.describe()
-    for given in (["Bad Input", -9999], ["Bad Input", "-9999"]):
+    for given in (["Bad Input", -9999], ["Bad Input", "-9999"], ["Bad Input", -9999.0]):
         table = opened(tmp_path, lines(rows=rows), na=given)
         assert list(np.flatnonzero(table.frame["T"].isna())) == [5, 7, 11] and not table.frame["p"].isna().any()
     frame = pd.DataFrame({"T": A, 17: B}, index=HOURS)
@@ -274,6 +282,8 @@ def test_dated_rows_are_brought_to_a_step_by_their_means(tmp_path: Path) -> None
         validate(opened(tmp_path, lines(rows=rows)).frame)
     table = opened(tmp_path, lines(rows=rows), freq="h")
     np.testing.assert_array_equal(table.frame, np.column_stack([A, B]))
+    with pytest.raises(InputError, match="211 rows from 2024-02-27 .* are too few for steps of '10ms'"):
+        open_table(tmp_path / "plant.csv", freq="10ms")
     fitted = Forecaster(**RIDGE).fit(tmp_path / "plant.csv", freq="h")
     fitted.save(tmp_path / "model")
     again = Forecaster.load(tmp_path / "model").predict(tmp_path / "plant.csv")

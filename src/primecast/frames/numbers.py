@@ -1,7 +1,7 @@
 """Numbers in text: padded, grouped by thousands, with a decimal comma or a unit; rows of units; what means missing."""
 
 import re
-from calendar import month_abbr
+from calendar import month_abbr, month_name
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +13,13 @@ from primecast.errors import InputError
 NOTHING = ["?", "-", "--"]
 """Cells that stand for a missing value, beside those that pandas knows, such as NA and the empty cell."""
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+DATA = rf"{NUMBER}|[+-]?\d*,\d+|\d[\d.:/T+Z -]*\d"
+"""A cell of numbers or dates."""
 THOUSANDS = r"(?!0)\d{1,3}(?:,\d{3})+"
 SPACES = r"[\s'\u2019\u00a0\u202f]"  # between groups of three digits in many countries
 WITH_UNIT = r"([€$£¥]?)\s*([+-]?\d[\d.,'\u2019\u00a0\u202f]*(?:[eE][+-]?\d+)?)\s*([%‰€$£¥°A-Za-zµμΩ][^\d,;]{0,11})?"
 """12.5 kW, 45%, $ 1,200: a currency, a number, a unit."""
-NO_UNITS = {"am", "pm", "a.m.", "p.m.", *(month.lower() for month in month_abbr if month)}
+NO_UNITS = {"am", "pm", "a.m.", "p.m.", *(month.lower() for month in (*month_abbr, *month_name) if month)}
 UNIT_ROWS = 3
 """Rows under the names, at most, that may hold units and the like."""
 
@@ -35,7 +37,8 @@ def make_missing(frame: pd.DataFrame, na: Sequence[object]) -> pd.DataFrame:
     for name in frame.columns:
         column = frame[name]
         if is_text(column):
-            gone[name] = column.astype(str).str.strip().isin(texts)
+            cells = column.astype(str).str.strip()
+            gone[name] = cells.isin(texts) | pd.to_numeric(cells, errors="coerce").isin(numbers)
         elif pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
             gone[name] = column.isin(numbers)
     found = {name: frame[name].mask(cells) for name, cells in gone.items() if cells.any()}
@@ -114,16 +117,20 @@ def without_unit(column: "pd.Series[str]") -> "tuple[pd.Series[str], str | None]
 def without_unit_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[dict[str, str]]]:
     """Return the frame without the rows under its names that hold units or other words, and the texts of these rows.
 
-    Such a row has a word, or nothing, in each column that holds numbers below it.
+    Such a row has neither a number nor a date, and a word in some column that holds numbers below it.
     """
-    rows = frame.head(50).iloc[UNIT_ROWS:]
-    text = [name for name in frame.columns if is_text(frame[name])]
-    numeric = [name for name in text if len(rows) and pd.to_numeric(rows[name], errors="coerce").notna().all()]
-    above = 0
-    while numeric and above < UNIT_ROWS and pd.to_numeric(frame[numeric].iloc[above], errors="coerce").isna().all():
-        above += 1
-    words = [
-        {str(name): str(cell).strip() for name, cell in frame.iloc[row].items() if isinstance(cell, str)}
-        for row in range(above)
-    ]
-    return frame.iloc[above:].reset_index(drop=True) if above else frame, words
+    below = frame.iloc[UNIT_ROWS:50]
+    numeric = [name for name in frame.columns if is_text(frame[name]) and _holds_numbers(below[name])]
+    words: list[dict[str, str]] = []
+    for row in range(min(UNIT_ROWS, len(frame))) if numeric else ():
+        known = frame.iloc[row].dropna()
+        is_word = [isinstance(cell, str) and not re.fullmatch(DATA, cell.strip()) for cell in known]
+        if not all(is_word) or not set(known.index) & set(numeric):
+            break
+        words.append({str(name): cell.strip() for name, cell in known.items()})
+    return frame.iloc[len(words) :].reset_index(drop=True) if words else frame, words
+
+
+def _holds_numbers(column: "pd.Series[str]") -> bool:
+    known = column.dropna()
+    return len(known) > 0 and bool(pd.to_numeric(known, errors="coerce").notna().all())

@@ -16,8 +16,8 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list
 from primecast.frames.numbers import (
+    DATA,
     NOTHING,
-    NUMBER,
     decimal_sign,
     is_text,
     make_missing,
@@ -28,8 +28,6 @@ from primecast.frames.numbers import (
 
 SEPARATORS = ",;\t|"
 COMMENTS = ("#", "%")
-DATA = rf"{NUMBER}|[+-]?\d*,\d+|\d[\d.:/T+Z -]*\d"
-"""A cell of numbers or dates."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,7 @@ def with_numbers(frame: pd.DataFrame, *, decimal: str, na: Sequence[object]) -> 
     for name in frame.columns:
         if is_text(frame[name]):
             frame[name] = numbers_in_text(frame[name], decimal=decimal)
+    frame = make_missing(frame, na)  # -9999,0 is a number by now
     if units:
         remarks.append(f"units: {format_list([f'{unit} of {name}' for name, unit in units.items()])}")
     elif len(above) == 1:

@@ -249,10 +249,20 @@ def dated_from(
     return frame.set_axis(index, axis="index")
 
 
+MOST_STEPS = 100
+"""Steps for each row, at most, to which dated rows are brought."""
+
+
 def at_step(frame: pd.DataFrame, freq: str) -> pd.DataFrame:
     """Return dated rows at steps of `freq`: the mean of the rows within each step, of text the first; none is a gap."""
     step = _step(freq)
-    if isinstance(step, pd.offsets.Tick) and isinstance(frame.index, pd.DatetimeIndex):
+    if frame.index.hasnans or not isinstance(frame.index, pd.DatetimeIndex):
+        return frame  # `validate` refuses it
+    if isinstance(step, pd.offsets.Tick):
+        if (frame.index.max() - frame.index.min()) / pd.Timedelta(step) > MOST_STEPS * len(frame):
+            raise InputError(
+                f"{len(frame)} rows from {frame.index.min()} to {frame.index.max()} are too few for steps of {freq!r}"
+            )
         nearest = frame.index.round(step)
         if (frame.index - nearest).to_series().abs().max() <= pd.Timedelta(
             step
