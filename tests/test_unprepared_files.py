@@ -45,6 +45,7 @@ def numbered(numbers: pd.Index) -> list[str]:
     return [f"{number},{a},{b}" for number, a, b in zip(numbers, A, B, strict=True)]
 
 
+ROWS_OF_DATA = list(zip(HOURS, A, B, strict=True))
 UNIX = HOURS.astype("datetime64[s]").astype("int64")
 FILES: dict[str, tuple[str, str]] = {
     "titles": (lines("Station: Potsdam", "Lat: 52.4", ""), "2 lines above the names left out"),
@@ -71,6 +72,23 @@ FILES: dict[str, tuple[str, str]] = {
     "dates as numbers": (
         lines(names="date,T,p", rows=numbered(HOURS.strftime("%Y%m%d%H"))),
         "dates like 2024013123",
+    ),
+    "days that end at 24:00": (
+        lines(
+            rows=[
+                f"{hour - pd.Timedelta('1h'):%Y-%m-%d} {hour.hour or 24:02d}:00,{a},{b}" for hour, a, b in ROWS_OF_DATA
+            ]
+        ),
+        "hourly",
+    ),
+    "intervals": (
+        lines(
+            rows=[
+                f"{hour:%d.%m.%Y %H:%M} - {hour + pd.Timedelta('1h'):%d.%m.%Y %H:%M},{a},{b}"
+                for hour, a, b in ROWS_OF_DATA
+            ]
+        ),
+        "hourly",
     ),
     "no name for the dates": (lines(names=",T,p"), "time column 'time'"),
 }
@@ -131,6 +149,17 @@ def test_weeks_months_and_years_are_dates(
     )
     assert list(table.frame.columns) == ["flu"] and table.frame.index[0] == pd.Timestamp(first)
     assert words in table.describe()
+
+
+def test_columns_of_any_name_make_a_date_in_the_order_of_its_parts(tmp_path: Path) -> None:
+    rows = [f"{hour.year} {hour.month} {hour.day} {hour.hour} {a} {b}" for hour, a, b in ROWS_OF_DATA]
+    time = "channel 0,channel 1,channel 2,channel 3"
+    table = opened(tmp_path, "\n".join(rows), header=None, time=time)
+    assert list(table.frame.index) == list(HOURS) and list(table.frame.columns) == ["channel 4", "channel 5"]
+    stamps = "\n".join(f"{hour:%Y%m%d%H} {a} {b}" for hour, a, b in ROWS_OF_DATA)
+    with pytest.raises(InputError, match="'channel 0' may hold dates like 2024013123: if so, give time='channel 0'"):
+        opened(tmp_path, stamps, header=None)
+    assert list(open_table(tmp_path / "plant.csv", header=None, time="channel 0").frame.index) == list(HOURS)
 
 
 def test_a_row_without_a_date_is_named(tmp_path: Path) -> None:

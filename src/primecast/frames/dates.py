@@ -53,6 +53,8 @@ UNIX = {
 """Unit of Unix times -> its name and the least number, of 1973; a hundred times as much is in the year 2286."""
 WEEK = r"\d{4}-?W\d{1,2}"
 """A week of ISO 8601: 2024-W05."""
+MIDNIGHT = r"(?<=[ T])24:00"
+"""The end of a day, as some write it."""
 MOSTLY = 0.9
 """Fraction of a column that holds dates, above which the rows without are said."""
 SHORTEST = 3
@@ -123,6 +125,13 @@ def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | No
         weeks = column.astype(str).str.strip().str.replace("-", "", regex=False) + "-1"
         mondays = pd.DatetimeIndex(pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), name=column.name)
         return None if mondays.hasnans else mondays
+    if len(column) and isinstance(column.iloc[0], str):
+        if " - " in column.iloc[0]:  # of an interval its start
+            column = pd.Series(column.str.partition(" - ")[0], name=column.name)
+        last = column.str.contains(MIDNIGHT).fillna(False).to_numpy(dtype=bool)
+        if last.any():
+            days = _parse(column.str.replace(MIDNIGHT, "00:00", regex=True), dayfirst=dayfirst)
+            return None if days is None else days + pd.to_timedelta(last.astype(int), unit="D")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # pandas warns that it infers the format of each cell
         for utc in (False, True):

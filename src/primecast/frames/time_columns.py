@@ -86,7 +86,7 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
         return [parts["year"]]
     if path is None:
         return None
-    _say_what_is_no_date(frame, path)
+    _say_what_may_be_dates(frame, path)
     raise InputError(
         f"{path} has no time column: no column of text holds dates in all rows "
         f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00, or date the rows with "
@@ -101,9 +101,12 @@ def _counts_years(column: "pd.Series[int]") -> bool:
     return bool(years.min() >= 1000 and years.max() < 3000 and len(steps) and (abs(steps) == 1).all())
 
 
-def _say_what_is_no_date(frame: pd.DataFrame, path: str) -> None:
-    """Refuse a table in which a column holds dates in most rows; name the first row without."""
+def _say_what_may_be_dates(frame: pd.DataFrame, path: str) -> None:
+    """Refuse a table in which a column holds dates in most rows, or numbers that may be dates; name them."""
     for name in frame.columns:
+        known = dates_of_numbers(frame[name])
+        if known is not None and known[0].is_unique and known[0].is_monotonic_increasing:
+            raise InputError(f"{path} has no time column; {name!r} may hold {known[1]}: if so, give time={name!r}")
         if is_text(frame[name]) and (row := first_without_date(frame[name])) is not None:
             raise InputError(
                 f"column {name!r} of {path} holds dates, but row {row + 1} has {show(frame[name].iloc[row])}; correct "
@@ -181,6 +184,10 @@ def _combine(
     """Return the dates that several columns make: numbers named after parts of a date, or a day and a time of day."""
     numbers = [name for name in names if pd.api.types.is_numeric_dtype(frame[name])]
     given = {part_of(name): frame[name] for name in numbers}
+    if None in given and len(numbers) == len(names) and _counts(frame[names[0]]) and frame[names[0]].min() >= 1000:
+        given = {
+            part: frame[name] for part, name in zip(PARTS, names, strict=False)
+        }  # named otherwise, from the year on
     others = [name for name in names if name not in numbers]
     if None in given or len(given) < len(numbers) or not (others or "year" in given):
         raise InputError(
