@@ -392,3 +392,30 @@ def test_the_shell_says_what_to_type_where_rows_are_not_there_or_are_off_their_s
     assert "unknown time zone 'Berlin' (did you mean 'Europe/Berlin'?)" in shell(
         "forecast", "off.csv", "--tz", "Berlin"
     )
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def test_errors_of_python_name_what_mends_them() -> None:
+    frame = pd.DataFrame({"a": A, "b": B}, index=HOURS)
+    with pytest.raises(InputError, match=r"unknown argument of fit 'tim' \(did you mean 'time'\?\)"):
+        Forecaster(**RIDGE).fit(frame, tim="a")
+    with pytest.raises(InputError, match=r"1 axes; a single channel is array\[:, None\]"):
+        open_table(A)
+    with pytest.raises(InputError, match=r"dates as text or objects: df.index = pd.to_datetime\(df.index\)"):
+        validate(frame.set_axis(HOURS.astype(str)))
+    with pytest.raises(InputError, match="has 17 rows, .* shorten them or give more rows; (\\d+) are enough") as stop:
+        Forecaster(**{**RIDGE, "lookback": 23}).fit(frame.head(17))
+    enough = int(str(stop.value).split("; ")[-1].split()[0])
+    longer = pd.DataFrame({"a": np.resize(A, enough), "b": np.resize(B, enough)})
+    Forecaster(**{**RIDGE, "lookback": 23}).fit(longer)
+    with pytest.raises(InputError, match=f"{enough} are enough"):
+        Forecaster(**{**RIDGE, "lookback": 23}).fit(longer.head(enough - 1))
+
+
+def test_relations_are_shown_as_their_pairs() -> None:
+    frame = pd.DataFrame({"a": A, "b": np.roll(A, 2)}, index=HOURS)
+    found = Forecaster(**RIDGE).fit(frame).relations()
+    assert repr(found).splitlines()[0] == f"Relations of 2 channels: {len(found.pairs())} significant lead-lag pairs"
+    assert len(repr(found).splitlines()) == 1 + bool(len(found.pairs())) + len(found.pairs())
