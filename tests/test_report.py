@@ -301,12 +301,9 @@ def test_an_interval_beside_its_forecast_is_explained() -> None:
     data, said = sample(), "An interval need not contain its forecast"
     assert said not in report_html(data)
     low, high = data.bounds[80]
-    low = low.copy()
-    low.iloc[0, 3] += 1.5
-    assert said in report_html(replace(data, bounds={80: (low, high), 95: data.bounds[95]}))
-    low.iloc[0, 3] -= 1.5
-    low.iloc[1, 3] += 1.5  # a step that the table does not show
-    assert said not in report_html(replace(data, bounds={80: (low, high)}))
+    raised = {step: low + 1.5 * (np.arange(HORIZON) == step)[:, None] for step in (0, 1)}
+    assert said in report_html(replace(data, bounds={80: (raised[0], high), 95: data.bounds[95]}))
+    assert said not in report_html(replace(data, bounds={80: (raised[1], high)}))  # a step that the table leaves out
 
 
 @pytest.mark.usefixtures("small_plotly")
