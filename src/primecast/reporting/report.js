@@ -75,7 +75,7 @@ function drawForecast() {
   const now = { type: "line", x0: data.past.at(-1), x1: data.past.at(-1), yref: "paper", y0: 0, y1: 1,
     line: { color: css("--soft"), width: 1, dash: "dot" } };
   const from = data.past.at(-3 * data.ahead.length) ?? data.past[0]; // a phone begins with the last rows
-  const xaxis = $("forecast").clientWidth < 520 ? { range: [from, data.ahead.at(-1)] } : {};
+  const xaxis = $("forecast").clientWidth < 520 ? { range: [from, data.ahead.at(-1)], nticks: 4, tickangle: 0 } : {};
   const unit = data.units[chosen];
   $("chosen").textContent = data.channels[chosen];
   listSteps();
