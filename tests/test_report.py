@@ -25,9 +25,10 @@ import pytest
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.model_card import describe_model
 from primecast.reporting import render
 from primecast.reporting.describe import duration, inspect
-from primecast.reporting.gather import gather, pair_maps
+from primecast.reporting.gather import describe_settings, gather, pair_maps
 from primecast.reporting.render import PairMap, ReportData, report_html, write_report
 from primecast.reporting.summary import concerns, coverage_by_hour
 
@@ -315,6 +316,16 @@ def test_an_ensemble_shows_its_leaderboard() -> None:
     assert "<tr><td><bdi>shrink</bdi></td><td>0.25</td><td>0.5000</td><td>0.6000</td><td>3</td>" in page
     assert '<tr class="total"><td><bdi>ensemble</bdi></td><td>-</td><td>0.7000</td>' in page
     assert "Leaderboard" not in report_html(sample())
+
+
+def test_an_ensemble_is_described_by_its_members_and_a_single_model_by_its_attention() -> None:
+    single = {"name": "itransformer", "attention": "prime", "parameters": 12345, "lookback": 17, "horizon": 13}
+    assert describe_settings({"model": single}) == single
+    members = [{"name": name, "weight": weight} for name, weight in (("ridge", 0.75), ("a", 0.0), ("b", 0.25))]
+    assert describe_settings({"model": single, "members": members}) == {
+        "name": "ensemble of 0.75 ridge; 0.25 b", "parameters": 12345, "lookback": 17, "horizon": 13
+    }  # fmt: skip
+    assert describe_model({"model": single}) == "itransformer with prime attention"
 
 
 # ---------------------------------------------------------------- what to worry about

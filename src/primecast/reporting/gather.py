@@ -69,7 +69,7 @@ def gather(
         sensor_ablation=None if ablation is None else ablation.summary,
         held_out=facts["scores"],
         settings={
-            "model": _model(facts),
+            "model": describe_settings(facts),
             "arguments": {k: v for k, v in forecaster.get_params().items() if v is not None and k != "progress"},
             "rows": {name: f"{first} to {last}" for name, (first, last) in facts["data"]["periods"].items()},
             "versions": facts["versions"],
@@ -82,7 +82,7 @@ def gather(
     )
 
 
-def _model(facts: Mapping[str, Any]) -> dict[str, object]:
+def describe_settings(facts: Mapping[str, Any]) -> dict[str, object]:
     """Return the facts of the model; an ensemble has its members instead of a name and an attention."""
     single = dict(facts["model"])
     if not facts.get("members"):
