@@ -96,7 +96,7 @@ def test_the_catalog_holds_the_papers_sets_and_ours() -> None:
     assert {name for name, entry in CATALOG.items() if not entry.time_features} == {
         *("Solar-Energy", "PEMS03", "PEMS08", "traffic-20", "pems08-tail", "rts-gmlc-pv", *SYSTEMS)
     }
-    assert all(entry.licence and entry.notes and entry.source for entry in CATALOG.values())
+    assert all(entry.license and entry.notes and entry.source for entry in CATALOG.values())
 
 
 def test_what_can_be_fetched_has_one_file_and_its_checksum() -> None:

@@ -103,7 +103,7 @@ def check_onnx(name: str, path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["itransformer+prime", "itransformer+table"])
+@pytest.mark.parametrize("name", ["itransformer+prime", "itransformer+table", "timer_xl+table"])
 def test_an_exported_program_says_what_the_model_says(name: str) -> None:
     check_program(name)
 

@@ -66,7 +66,7 @@ def test_two_maps_share_one_scale_and_their_difference_has_zero_in_the_middle() 
         assert low == -high == -np.abs(differs).max()
         np.testing.assert_array_equal(first.get_array(), rows[row].maps["standard"])
         np.testing.assert_allclose(np.asarray(change.get_array()), differs)
-    assert labels(panels[0].get_xticklabels()) == ["wv (m/s)", "SWDR (W/m²)", "a name that is far …", "d", "e"]
+    assert labels(panels[0].get_xticklabels()) == ["wv (m/s)", "SWDR (W/m²)", "a name tha…o be read", "d", "e"]
     assert [axis.get_title() for axis in panels[:3]] == ["one: standard", "one: prime", "prime minus standard"]
 
 

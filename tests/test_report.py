@@ -25,9 +25,10 @@ import pytest
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.model_card import describe_model
 from primecast.reporting import render
 from primecast.reporting.describe import duration, inspect
-from primecast.reporting.gather import gather, pair_maps
+from primecast.reporting.gather import describe_settings, gather, pair_maps
 from primecast.reporting.render import PairMap, ReportData, report_html, write_report
 from primecast.reporting.summary import concerns, coverage_by_hour
 
@@ -268,20 +269,63 @@ def test_a_flat_map_says_that_there_is_no_structure_to_show() -> None:
     data = sample()
     flat = replace(data.maps[0], frame=data.maps[0].frame * 0 + 0.2)
     page = report_html(replace(data, maps=[flat, data.maps[1]]))
-    assert "No structure to show: no value differs from the mean, 0.2000, by more than 10 %." in page
+    assert "No structure to show: no value differs from the mean, 0.2000, by more than 10\N{NO-BREAK SPACE}%." in page
     assert 'id="map-0"' not in page and 'id="map-1"' in page
     drawn = json.loads(packed(page, "data"))["maps"]
     assert drawn[0] is None and len(drawn[1]["values"]) == 5
     assert replace(flat, frame=flat.frame * 0).flat and not data.maps[1].flat
-    assert "the 50 largest" not in page and "the 50 largest" in report_html(sample(11))
+
+
+def test_the_table_of_a_map_has_the_largest_values_between_two_channels() -> None:
+    frame = pd.DataFrame(np.arange(9.0).reshape(3, 3), index=list("abc"), columns=list("abc"))
+    found = PairMap(title="own", text="", frame=frame).largest()
+    assert found == [
+        ("c", "b", 7.0),
+        ("c", "a", 6.0),
+        ("b", "c", 5.0),
+        ("b", "a", 3.0),
+        ("a", "c", 2.0),
+        ("a", "b", 1.0),
+    ]
+    assert frame.loc["c", "c"] == 8
+    assert len(sample(11).maps[0].largest()) == render.LISTED
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_only_a_map_of_many_pairs_is_cut() -> None:
+    page = report_html(sample())
+    assert "The largest values" not in page and "The largest values" in report_html(sample(11))
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_an_interval_beside_its_forecast_is_explained() -> None:
+    data, said = sample(), "An interval need not contain its forecast"
+    assert said not in report_html(data)
+    low, high = data.bounds[80]
+    raised = {step: low + 1.5 * (np.arange(HORIZON) == step)[:, None] for step in (0, 1)}
+    assert said in report_html(replace(data, bounds={80: (raised[0], high), 95: data.bounds[95]}))
+    assert said not in report_html(replace(data, bounds={80: (raised[1], high)}))  # a step that the table leaves out
 
 
 @pytest.mark.usefixtures("small_plotly")
 def test_an_ensemble_shows_its_leaderboard() -> None:
-    board = {"weight": [0.25, math.nan], "test_mse": [0.5, 0.7], "test_mae": [0.6, 0.8], "seconds": [3.4, math.nan]}
-    page = report_html(replace(sample(), leaderboard=pd.DataFrame(board, index=["shrink", "ensemble"])))
-    assert "<bdi>shrink</bdi></td><td>0.25</td><td>0.5000</td><td>0.6000</td><td>3</td>" in page
+    none = [math.nan, math.nan]
+    errors = {"test_mse": [0.5, 0.7, 1.1], "test_mae": [0.6, 0.8, 1.3]}
+    board = {"weight": [0.25, *none], **errors, "seconds": [3.4, *none]}
+    page = report_html(replace(sample(), leaderboard=pd.DataFrame(board, index=["shrink", "ensemble", "naive"])))
+    assert "<tr><td><bdi>shrink</bdi></td><td>0.25</td><td>0.5000</td><td>0.6000</td><td>3</td>" in page
+    assert '<tr class="total"><td><bdi>ensemble</bdi></td><td>-</td><td>0.7000</td>' in page
     assert "Leaderboard" not in report_html(sample())
+
+
+def test_an_ensemble_is_described_by_its_members_and_a_single_model_by_its_attention() -> None:
+    single = {"name": "itransformer", "attention": "prime", "parameters": 12345, "lookback": 17, "horizon": 13}
+    assert describe_settings({"model": single}) == single
+    members = [{"name": name, "weight": weight} for name, weight in (("ridge", 0.75), ("a", 0.0), ("b", 0.25))]
+    assert describe_settings({"model": single, "members": members}) == {
+        "name": "ensemble of 0.75 ridge; 0.25 b", "parameters": 12345, "lookback": 17, "horizon": 13
+    }  # fmt: skip
+    assert describe_model({"model": single}) == "itransformer with prime attention"
 
 
 # ---------------------------------------------------------------- what to worry about
@@ -314,7 +358,7 @@ def test_channels_worse_than_naive_and_intervals_too_narrow_are_named() -> None:
         index=["overall", "a", "b"],
     )
     assert found_by(sample().frame, scores=scores) == {
-        "Worse than naive": [("a", "MAE +50 %")],
+        "Worse than naive": [("a", "MAE +50\N{NO-BREAK SPACE}%")],
         "Intervals too narrow": [("a", "59 % covered")],
     }
     assert found_by(sample().frame, scores=scores.drop(columns="coverage-80")).keys() == {"Worse than naive"}
@@ -336,7 +380,10 @@ def test_errors_that_grow_from_origin_to_origin_are_named(origins: int) -> None:
 def test_a_sensor_that_others_depend_on_is_named() -> None:
     ablation = sample(3, first="a").sensor_ablation
     assert found_by(sample().frame, sensor_ablation=ablation) == {
-        "Single points of failure": [("a", "+30 % for sensor 1"), ("sensor 1", "+15 % for sensor 1")]
+        "Single points of failure": [
+            ("a", "+30\N{NO-BREAK SPACE}% for sensor 1"),
+            ("sensor 1", "+15\N{NO-BREAK SPACE}% for sensor 1"),
+        ]
     }
 
 
@@ -502,10 +549,9 @@ def test_a_map_in_which_nothing_deviates_has_no_concentration(fitted: tuple[Fore
     one["c2"] = 3.0
     told = [pair_maps(replace(relations, primer=primer))[1].concentration for primer in (nothing, one)]
     assert told[0] == ""
-    assert (
-        "Concentration index 1.000" in told[1]
-        and "c2 receives the largest fraction of the distance: 100 %; uniform would be 33 %" in told[1]
-    )
+    assert "Concentration index 1.000" in told[1]
+    text = told[1].replace("\N{NO-BREAK SPACE}", " ")
+    assert "c2 receives the largest fraction of the distance: 100 %; uniform would be 33 %" in text
 
 
 def test_gather_leaves_out_what_the_rows_do_not_suffice_for(fitted: tuple[Forecaster, pd.DataFrame]) -> None:
@@ -763,6 +809,57 @@ def test_it_is_dark_where_dark_is_wished_for_and_light_on_paper(open_page: Any) 
     page.emulate_media(media="screen", color_scheme="light")
     wait_for_ink(page, "rgb(29, 33, 38)")
     assert seen.complaints == []
+
+
+def test_paper_has_light_figures_of_its_own_width_and_the_tables_of_maps(open_page: Any) -> None:
+    seen = open_page(color_scheme="dark", viewport={"width": 1280, "height": 800})
+    page = seen.page
+
+    def drawn() -> tuple[float, float, float]:
+        box = [page.locator(one).bounding_box()["width"] for one in ("#forecast .main-svg >> nth=0", "#forecast")]
+        return *box, page.locator("main").bounding_box()["width"]
+
+    on_screen = drawn()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")  # before the browser has the colors of paper
+    wait_for_ink(page, "rgb(29, 33, 38)")
+    figure, card, main = drawn()
+    assert abs(figure - card) < 1 and 600 < card < main == 680
+    assert page.locator("#inside details[open]").count() == 2
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    wait_for_ink(page, "rgb(231, 232, 228)")
+    assert page.locator("#inside details[open]").count() == 0
+    until = time.monotonic() + 30
+    while drawn()[0] < 900:
+        assert time.monotonic() < until, "the figure did not get its width back"
+        time.sleep(0.05)
+    assert np.allclose(drawn(), on_screen, atol=1)
+    page.emulate_media(media="print", color_scheme="dark")
+    wait_for_ink(page, "rgb(0, 0, 0)")
+    wide = "[...document.querySelectorAll('table, .plot, #graph svg')].map((one) => one.getBoundingClientRect().right)"
+    assert max(page.evaluate(wide)) <= 680
+    shown = page.locator("#trust > .scroll tbody tr").evaluate_all(
+        "(all) => all.filter((one) => one.offsetParent).length"
+    )
+    assert shown == 31 and page.get_by_text("On paper, the first 30 of 227 channels.").count() == 2
+    assert page.locator("#found").inner_text() == "227 of 227 channels; the first 60 are shown"
+    assert seen.complaints == []
+
+
+def test_times_of_leads_do_not_cover_each_other(desk: SimpleNamespace) -> None:
+    page = desk.page
+    page.fill("#threshold", str(sorted(abs(sample(227).pairs["strength"]))[-29]))  # type: ignore[index]
+    assert page.locator("#graph .time").count() > 9
+    assert overlaps(page, "#graph .time") == 0
+
+
+def test_a_long_name_does_not_push_columns_off_a_desk(open_page: Any, tmp_path: Path) -> None:
+    file, name = tmp_path / "long.html", "plant_3_unit_17_TI_4711_PV_corrected_and_smoothed/second filter"
+    write_report(sample(7, first=name), file)
+    page = open_page(file=file, viewport={"width": 1280, "height": 800}).page
+    fits = "(all) => all.filter((box) => box.offsetParent && box.scrollWidth > box.clientWidth).length"
+    assert page.locator("main .scroll").count() > 5 and page.locator("main .scroll").evaluate_all(fits) == 0
+    ends = "(cell) => cell.scrollWidth <= cell.clientWidth"
+    assert all(page.locator("td bdi", has_text="plant_3").evaluate_all(f"(all) => all.map({ends})"))
 
 
 def test_it_prints(desk: SimpleNamespace) -> None:

@@ -150,7 +150,7 @@ def _registries() -> dict[str, list[tuple[object, ...]]]:
     named = ("name", "description")
     models = [(n, m.tokens, ", ".join(m.mechanisms) or "-", m.supports_primer, m.reference) for n, m in MODELS.items()]
     datasets = [
-        (name, d.rows, d.channels, d.frequency, " ".join(map(str, d.horizons)), d.licence,
+        (name, d.rows, d.channels, d.frequency, " ".join(map(str, d.horizons)), d.license,
          f"primecast fetch {name}" if d.url else d.source)
         for name, d in CATALOG.items()
     ]  # fmt: skip

@@ -44,7 +44,7 @@ class Entry:
     channels: int
     frequency: str
     season: int
-    licence: str
+    license: str
     notes: str
     source: str
     borders: Borders = field(default_factory=Ratio)

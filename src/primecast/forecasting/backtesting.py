@@ -102,7 +102,10 @@ def backtest(
             told.move_to(number + origin)
         for level in levels:
             assert told is not None
-            bounds[level].append(interval(own, told, forecasts[-1], number + origin, level, unchanged))
+            try:
+                bounds[level].append(interval(own, told, forecasts[-1], number + origin, level, unchanged))
+            except InputError as error:
+                raise InputError(f"{error} at {table.index[origin]}; take fewer windows or a lower level") from error
     return tabulate(
         channels=state.roles.targets,
         cutoffs=[table.index[origin - 1] for origin in origins],

@@ -86,12 +86,12 @@ def model_card(facts: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     return f"""---
 library_name: primecast
-tags: [time-series-forecasting, primecast, {model["name"]}]
+tags: [time-series-forecasting, primecast, {"ensemble" if facts.get("members") else model["name"]}]
 ---
 
 # Forecasts of {len(data["targets"])} channels, {model["horizon"]} steps ahead
 
-Model: {model["name"]} with {model["attention"]} attention, {model["parameters"]} parameters, trained by primecast.
+Model: {describe_model(facts)}; {model["parameters"]} parameters, trained by primecast.
 It reads {model["lookback"]} steps and forecasts {model["horizon"]}; one step is {data["step"]}.
 
 ## Data
@@ -129,17 +129,23 @@ Trained with {versions}.
 """
 
 
+def describe_model(facts: Mapping[str, Any]) -> str:
+    """Return the members of an ensemble with their weights, or the name and the attention of a single model."""
+    members = [f"{one['weight']:.2f} {one['name']}" for one in facts.get("members", []) if one["weight"] > 0]
+    single = "{name} with {attention} attention".format_map(facts["model"])
+    return f"ensemble of {'; '.join(members)}" if members else single
+
+
 def summarize(title: str, facts: Mapping[str, Any]) -> str:
     """Return a small HTML table of a Forecaster, as a notebook shows it. facts: of the card, none before `fit`."""
     rows = {"fitted": "no: call fit(df)"}
     if facts:
         data, model, scores = facts["data"], facts["model"], facts["scores"]
         train, test = data["periods"]["train"], data["periods"]["test"]
-        members = [f"{one['weight']:.2f} {one['name']}" for one in facts.get("members", []) if one["weight"] > 0]
         rows = {
             "channels": format_list(data["targets"]),
             "forecast": f"{model['horizon']} steps of {data['step']} from {model['lookback']}",
-            "model": "; ".join(members) or f"{model['name']}, {model['attention']} attention",
+            "model": describe_model(facts),
             "rows": f"trained on {train[0]} to {train[1]}, tested until {test[1]}",
             "test MSE": f"{scores['mse']:.4g} (seasonal naive {scores['naive_mse']:.4g})",
             "test MAE": f"{scores['mae']:.4g} (seasonal naive {scores['naive_mae']:.4g})",

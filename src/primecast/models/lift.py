@@ -15,7 +15,7 @@ The refiner mixes them into the forecast, frequency by frequency:
 all on windows and forecasts normalized by the window's mean and std = sqrt(var + 1e-8), undone at the end. No gradient
 flows through lead_k, as in the public code: a channel's forecast is not trained to serve its followers.
 Zhao & Shen, "Rethinking Channel Dependence for Multivariate Time Series Forecasting: Learning from Leading Indicators",
-ICLR 2024. Written from the paper and from facts about its method; its public code has no licence and was not used.
+ICLR 2024. Written from the paper and from facts about its method; its public code has no license and was not used.
 
 Our choices: the complex map starts at 0, so an untrained LIFT forecasts what its backbone does; of
 two equal peaks the shorter lead wins, for the circular correlation of a channel with itself always has two. The paper

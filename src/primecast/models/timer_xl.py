@@ -241,7 +241,7 @@ class TimerXL(nn.Module):
         prime = None
         if self.primer is not None:
             known = known_until(series, self.patch).flatten(0, 1)
-            prime = over_patches(self.primer(known).for_batch(len(known)), patches)
+            prime = over_patches(self.primer(known).for_batch(known.shape[0]), patches)
 
         z = self.embed(series.unflatten(2, (patches, self.patch)).flatten(1, 2))
         token = torch.arange(channels * patches, device=x.device)

@@ -63,7 +63,7 @@ class Prime:
             return self
         return replace(self, gains=self.gains[index], base=None if self.base is None else self.base[index])
 
-    def for_batch(self, size: int) -> "Prime":
+    def for_batch(self, size: int | torch.SymInt) -> "Prime":
         """Return the same primer with an entry for each sample, also where all samples share one."""
         return replace(self, phi=self.phi.expand(size, -1, -1, -1, -1))
 

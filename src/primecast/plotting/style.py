@@ -29,9 +29,13 @@ def readable(name: str) -> str:
 
 
 def short(name: str, most: int = 20) -> str:
-    """Return a name of at most so many letters."""
+    """Return a name of at most so many letters, cut in the middle: names of sensors differ at their ends.
+
+    >>> short("wind speed station 028"), short("wind speed station 28")
+    ('wind speed…tation 028', 'wind speed…station 28')
+    """
     name = readable(name)
-    return name if len(name) <= most else name[: most - 1] + "…"
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[len(name) - (most - 1) // 2 :]}"
 
 
 def finish(axis: Axes, *, grid: bool = False, **labels: str) -> None:

@@ -52,12 +52,12 @@ def number(value: float) -> str:
 
 
 def percent(fraction: float, form: str = ".1f") -> str:
-    """Return a fraction in percent.
+    """Return a fraction in percent; no line ends before the sign.
 
     >>> percent(0.1234), percent(-0.5, "+.0f"), percent(math.nan)
-    ('12.3 %', '-50 %', '-')
+    ('12.3\\xa0%', '-50\\xa0%', '-')
     """
-    return "-" if math.isnan(fraction) else f"{100 * fraction:{form}} %"
+    return "-" if math.isnan(fraction) else f"{100 * fraction:{form}}\N{NO-BREAK SPACE}%"
 
 
 def stamps(index: pd.Index) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -12,11 +12,14 @@ from primecast.errors import InputError
 from primecast.forecasting.backtesting import Backtest
 from primecast.forecasting.ensemble import Ensemble
 from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.model_card import describe_model
 from primecast.frames.dates import frequency_in_words
 from primecast.reporting.describe import percent
 from primecast.reporting.render import PairMap, ReportData
 
 Found = TypeVar("Found")
+SIZES = ("parameters", "lookback", "horizon")
+"""What an ensemble has in common with a single model."""
 
 
 def gather(
@@ -66,7 +69,7 @@ def gather(
         sensor_ablation=None if ablation is None else ablation.summary,
         held_out=facts["scores"],
         settings={
-            "model": facts["model"],
+            "model": describe_settings(facts),
             "arguments": {k: v for k, v in forecaster.get_params().items() if v is not None and k != "progress"},
             "rows": {name: f"{first} to {last}" for name, (first, last) in facts["data"]["periods"].items()},
             "versions": facts["versions"],
@@ -77,6 +80,14 @@ def gather(
         units={str(name): str(unit) for name, unit in (units or {}).items()},
         leaderboard=forecaster.leaderboard().frame if isinstance(forecaster.model_, Ensemble) else None,
     )
+
+
+def describe_settings(facts: Mapping[str, Any]) -> dict[str, object]:
+    """Return the facts of the model; an ensemble has its members instead of a name and an attention."""
+    single = dict(facts["model"])
+    if not facts.get("members"):
+        return single
+    return {"name": describe_model(facts), **{name: one for name, one in single.items() if name in SIZES}}
 
 
 def _first_success(*calls: Callable[[], Found]) -> tuple[Found | None, str]:

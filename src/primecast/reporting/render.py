@@ -64,10 +64,16 @@ class PairMap:
         """Whether all values are nearly equal, so that there is nothing to see."""
         return bool((np.abs(self.frame.to_numpy() - self.mean) <= FLAT * abs(self.mean)).all())
 
+    @property
+    def pairs(self) -> int:
+        """How many pairs of different channels there are."""
+        return self.frame.size - len(self.frame)
+
     def largest(self) -> list[tuple[str, str, float]]:
-        """Return query channel, key channel and value of the largest cells."""
-        values = self.frame.to_numpy()
-        order = np.argsort(-values, axis=None, kind="stable")[:LISTED]
+        """Return query channel, key channel and value of the largest cells off the diagonal."""
+        values = self.frame.to_numpy(copy=True)
+        np.fill_diagonal(values, np.nan)  # sorted last
+        order = np.argsort(-values, axis=None, kind="stable")[: min(LISTED, self.pairs)]
         return [
             (str(self.frame.index[row]), str(self.frame.columns[column]), float(values[row, column]))
             for row, column in zip(*np.unravel_index(order, values.shape), strict=True)

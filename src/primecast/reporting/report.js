@@ -11,6 +11,7 @@ const SHOWN = 60; // cards at a time
 const DRAWN = 120; // edges at a time
 const NAMED = 40; // channels whose names fit around the graph
 const TICKS = 19; // channels whose names fit beside a map; of more, hover and the table have them
+const TIMED = 30; // edges whose times can be told apart
 const CELL = 13; // pixels of a row or column that a name needs
 
 async function unpack(id) {
@@ -27,6 +28,7 @@ function svg(kind, attributes, ...children) {
 
 // ---------------------------------------------------------------- what all plots share
 
+const paper = () => document.documentElement.classList.contains("on-paper");
 const touch = matchMedia("(pointer: coarse)").matches;
 const config = () => ({ displaylogo: false, responsive: true, displayModeBar: touch ? false : "hover", scrollZoom: false });
 
@@ -39,6 +41,12 @@ function layout(more) {
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
     ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
   };
+}
+
+// Paper is given in pixels: plotly measures the page only when it is resized.
+function draw(place, traces, more) {
+  const size = paper() ? { width: place.clientWidth, height: place.clientHeight } : {};
+  return Plotly.react(place, traces, layout({ ...more, ...size }), config());
 }
 
 // ---------------------------------------------------------------- forecasts
@@ -67,11 +75,12 @@ function drawForecast() {
   const now = { type: "line", x0: data.past.at(-1), x1: data.past.at(-1), yref: "paper", y0: 0, y1: 1,
     line: { color: css("--soft"), width: 1, dash: "dot" } };
   const from = data.past.at(-3 * data.ahead.length) ?? data.past[0]; // a phone begins with the last rows
-  const xaxis = $("forecast").clientWidth < 520 ? { range: [from, data.ahead.at(-1)] } : {};
+  const xaxis = $("forecast").clientWidth < 520 ? { range: [from, data.ahead.at(-1)], nticks: 4, tickangle: 0 } : {};
   const unit = data.units[chosen];
   $("chosen").textContent = data.channels[chosen];
   listSteps();
-  return Plotly.react("forecast", [past, ...before, ...bands, ahead], layout({ hovermode: "x unified", shapes: [now], xaxis, yaxis: unit ? { title: { text: plain(unit) } } : {} }), config());
+  const yaxis = unit ? { title: { text: plain(unit) } } : {};
+  return draw($("forecast"), [past, ...before, ...bands, ahead], { hovermode: "x unified", shapes: [now], xaxis, yaxis });
 }
 
 // The steps of the chosen channel, and the rows of the download: time, then per channel the forecast, its lower and upper bounds.
@@ -147,8 +156,11 @@ function listCards() {
     button.dataset.channel = index;
     return button;
   }));
-  const more = found.length > SHOWN ? `; the first ${SHOWN} are shown, type more of the name` : "";
-  $("found").textContent = `${found.length} of ${data.forecast.length} channels${more}`;
+  const advice = document.createElement("span");
+  advice.className = "screen";
+  advice.textContent = ", type more of the name";
+  $("found").textContent = `${found.length} of ${data.forecast.length} channels`;
+  if (found.length > SHOWN) $("found").append(`; the first ${SHOWN} are shown`, advice);
   return found;
 }
 
@@ -198,10 +210,9 @@ function drawGraph() {
       "stroke-width": (0.8 + (narrow ? 2 : 3.5) * Math.abs(strength)).toFixed(2) }, svg("title", {}, sentence(leader, follower, steps, time, strength)));
     if (steps) path.setAttribute("marker-end", strength < 0 ? "url(#against)" : "url(#with)");
     root.append(path);
-    const at = { x: 0.25 * from.x + 0.5 * bend.x + 0.25 * end.x, y: 0.25 * from.y + 0.5 * bend.y + 0.25 * end.y + 4 };
-    if (steps && pairs.length <= (narrow ? 12 : 30)) times.push(svg("text", { class: "time", x: at.x, y: at.y, "text-anchor": "middle" }, time));
+    if (steps && pairs.length <= (narrow ? 12 : TIMED)) times.push([from, bend, end, time]);
   }
-  root.append(...times);
+  root.append(...timeLabels(times));
   for (const [index, { x, y, angle }] of place) {
     const label = svg("text", spokes ? outwards(x, y, angle) : beside(x, y, angle), short(data.channels[index], most), svg("title", {}, data.channels[index]));
     root.append(svg("g", used.has(index) ? {} : { class: "alone" }, svg("circle", { cx: x, cy: y, r: 4 }), label));
@@ -209,6 +220,21 @@ function drawGraph() {
   $("graph").replaceChildren(root);
   $("leads-body").replaceChildren(...leads.slice(0, 40).map(([leader, follower, , time, strength]) =>
     row("td", [data.channels[leader], data.channels[follower], time, strength.toFixed(2)], ["text", "text"])));
+}
+
+// The time of an edge stands at the first place along it where it covers no other time.
+function timeLabels(edges) {
+  const taken = [];
+  return edges.flatMap(([from, bend, end, time]) => {
+    const half = { x: 3.4 * time.length + 2, y: 7 };
+    const along = (part) => ["x", "y"].map((axis) => (1 - part) ** 2 * from[axis] + 2 * part * (1 - part) * bend[axis] + part ** 2 * end[axis]);
+    const free = ([x, y]) => taken.every((one) => Math.abs(one.x - x) > half.x + one.half.x || Math.abs(one.y - y) > half.y + one.half.y);
+    const at = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74].map(along).find(free);
+    if (!at) return []; // the edge has it on hover, and the table
+    const [x, y] = at;
+    taken.push({ x, y, half });
+    return [svg("text", { class: "time", x, y: y + 4, "text-anchor": "middle" }, time)];
+  });
 }
 
 function beside(x, y, angle) {
@@ -243,10 +269,10 @@ function drawMap(map, number) {
     colorscale: [[0, css("--low")], [0.5, css("--middle")], [1, css("--high")]], zmin: 0, zmax: Math.max(...map.values.flat().filter((value) => value !== null), 1e-9), xgap: named ? 1 : 0, ygap: named ? 1 : 0,
     colorbar: { thickness: 10, len: 0.9, outlinewidth: 0 } };
   if (named) place.style.height = `${Math.max(21, 10 + 1.1 * names.length)}rem`;
-  const how = named ? "" : ", names on hover", upright = room / names.length > 7 * Math.min(most, Math.max(...names.map((name) => name.length)));
-  return Plotly.react(place, [trace], layout({ margin: { l: 40, r: 10, t: 4, b: 52 }, hovermode: "closest",
+  const how = named || paper() ? "" : ", names on hover", upright = room / names.length > 7 * Math.min(most, Math.max(...names.map((name) => name.length)));
+  return draw(place, [trace], { margin: { l: 40, r: 10, t: 4, b: 52 }, hovermode: "closest",
     xaxis: { ...ticks, title: { text: `key channel${how}` }, showgrid: false, tickangle: upright ? 0 : -90 },
-    yaxis: { ...ticks, title: { text: "query channel" }, showgrid: false, autorange: "reversed" } }), config());
+    yaxis: { ...ticks, title: { text: "query channel", standoff: 6 }, showgrid: false, autorange: "reversed" } });
 }
 
 function drawHours() {
@@ -256,9 +282,9 @@ function drawHours() {
   const wanted = names.map((level, place) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: Number(level), y1: Number(level),
     line: { color: css(place ? "--lead" : "--ahead"), width: 1, dash: "dot" } }));
   const least = Math.min(...lines.flatMap((line) => line.y), ...names.map(Number));
-  return Plotly.react("hours", lines, layout({ hovermode: "x unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+  return draw($("hours"), lines, { hovermode: "x unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     margin: { l: 48, r: 12, t: 26, b: 40 }, shapes: wanted, xaxis: { title: { text: "hour of the day" }, dtick: $("hours").clientWidth < 520 ? 6 : 3 },
-    yaxis: { title: { text: "coverage, %" }, range: [Math.max(0, least - 8), 101] } }), config());
+    yaxis: { title: { text: "coverage, %" }, range: [Math.max(0, least - 8), 101] } });
 }
 
 function drawAblation() {
@@ -268,11 +294,11 @@ function drawAblation() {
     marker: { color: css("--lead") }, hovertemplate: "%{x:.2f} %" };
   const worst = { mode: "markers", x: rows.map((row) => percent(row.largest)), y: places, name: "most affected channel",
     text: rows.map((row) => plain(row.channel)), marker: { color: css("--ahead"), size: 9, symbol: "diamond" }, hovertemplate: "%{text}: %{x:.2f} %" };
-  $("sensor_ablation").style.height = `${Math.max(12, 4.5 + 1.6 * rows.length)}rem`;
-  return Plotly.react("sensor_ablation", [bars, worst], layout({ hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+  $("sensor_ablation").style.height = `${Math.max(12, 4.5 + (paper() ? 1.1 : 1.6) * rows.length)}rem`;
+  return draw($("sensor_ablation"), [bars, worst], { hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     margin: { l: 60, r: 12, t: 30, b: 44 }, bargap: 0.45,
     xaxis: { title: { text: "growth of the squared error, %" }, zeroline: true, zerolinecolor: css("--soft") },
-    yaxis: { tickvals: places, ticktext: rows.map((row) => plain(short(row.sensor, 18))), showgrid: false } }), config());
+    yaxis: { tickvals: places, ticktext: rows.map((row) => plain(short(row.sensor, 18))), showgrid: false } });
 }
 
 // ---------------------------------------------------------------- start
@@ -283,6 +309,15 @@ function drawAll() {
   if (data.hours) drawn.push(drawHours());
   if (data.sensor_ablation) drawn.push(drawAblation());
   return Promise.all(drawn);
+}
+
+// A drawing keeps its width and its colors, so all are drawn anew for paper, where nothing can be hovered over.
+function printing(now) {
+  if (now === paper()) return;
+  document.documentElement.classList.toggle("on-paper", now);
+  for (const table of document.querySelectorAll("#inside details")) table.open = now;
+  drawAll();
+  if (!now) dispatchEvent(new Event("resize")); // back to the width of the screen
 }
 
 async function start() {
@@ -306,7 +341,9 @@ async function start() {
   $("before")?.addEventListener("change", drawForecast);
   for (const id of ["threshold", "together"]) $(id)?.addEventListener("input", drawGraph);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-  matchMedia("print").addEventListener("change", drawAll);
+  matchMedia("print").addEventListener("change", (event) => printing(event.matches));
+  addEventListener("beforeprint", () => printing(true));
+  addEventListener("afterprint", () => printing(false));
   let waiting;
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => $("graph") && drawGraph(), 100); });
 

@@ -40,21 +40,30 @@ def next_steps(horizon: int) -> list[int]:
 def next_values(frame: pd.DataFrame, forecast: pd.DataFrame, bounds: Bounds) -> dict[str, Any]:
     """Return the table of next values: its level (the lowest, or None), its times, and a row per target.
 
-    A row has the name, for each time the forecast and its interval, and the last value observed with its time.
+    biased: whether a forecast that is shown lies outside its interval. A row has the name, for each time the forecast
+    and its interval, and the last value observed with its time.
     """
     steps = next_steps(len(forecast))
     level = min(bounds, default=None)
-    rows = []
+    rows, biased = [], False
     for name in forecast.columns:
         last, form = frame[name].last_valid_index(), _number_form(frame[name])
         cells = []
         for step in steps:
-            band = "" if level is None else " … ".join(form(float(side[name].iloc[step])) for side in bounds[level])
-            cells.append((form(float(forecast[name].iloc[step])), band))
+            value = float(forecast[name].iloc[step])
+            ends = [] if level is None else [float(side[name].iloc[step]) for side in bounds[level]]
+            biased |= bool(ends) and not ends[0] <= value <= ends[-1]
+            cells.append((form(value), " … ".join(map(form, ends))))
         seen = ("-", "") if last is None else (form(float(frame[name][last])), stamp(last))
         rows.append({"name": name, "seen": seen, "cells": cells})
     times = stamps(forecast.index)
-    return {"level": level, "times": [times[step] for step in steps], "until": (times[0], times[-1]), "rows": rows}
+    return {
+        "level": level,
+        "biased": biased,
+        "times": [times[step] for step in steps],
+        "until": (times[0], times[-1]),
+        "rows": rows,
+    }
 
 
 def _number_form(column: "pd.Series[float]") -> Callable[[float], str]:
