@@ -145,7 +145,7 @@ class _ClosedStream(TextIOBase):
     """Stdout where it is closed: Python itself would write to it without a word."""
 
     def write(self, text: str) -> int:
-        raise OSError(errno.EBADF, "it is closed; write into a file")
+        raise OSError(errno.EBADF, "it is closed")
 
 
 class _Messages(TextIOWrapper):
