@@ -172,7 +172,7 @@ def prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that has ASCII alone shows "\xb0F"
     if isinstance(sys.stderr, TextIOWrapper) and sys.stderr is sys.__stderr__:  # not one that somebody else put there
         encoding = sys.stderr.encoding
-        sys.stderr = _Messages(sys.stderr.detach(), encoding, errors="backslashreplace", write_through=True)
+        sys.stderr = _Messages(sys.stderr.detach(), encoding, errors="backslashreplace", line_buffering=True)
 
 
 _SMALLER = "take fewer channels, or a smaller batch_size or d_model"
