@@ -201,7 +201,7 @@ def test_a_full_disk_and_a_terminal_with_ascii_alone_are_no_traceback(tmp_path: 
             assert done.returncode == 2
             assert done.stderr == "primecast: cannot write to stdout: No space left on device\n"
         # Messages that cannot be written end nothing: here the command is refused for what it is, elsewhere it trains.
-        done = subprocess.run([*command[:3], "predict", "nowhere"], stderr=full, check=False)
+        done = subprocess.run([*command[:3], "predict", "nowhere"], stderr=full, text=True, check=False)
         assert done.returncode == 2
     path = tmp_path / "Zürich.csv"
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}

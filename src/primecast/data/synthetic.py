@@ -22,7 +22,6 @@ from jaxtyping import Float64, Int64
 
 from primecast.data.windows import Dataset, Ratio
 from primecast.errors import InputError, check_known
-from primecast.schema import COUNT, checked
 
 RELATION_KINDS = ("none", "lead", "instant", "nonlinear")
 PERIODS = (24, 31, 17, 43, 13, 37, 11, 29, 41, 19, 23, 47)
@@ -49,7 +48,6 @@ class SyntheticSystem:
     truth: Truth
 
 
-@checked(rows=COUNT)
 def lagged_system(
     *,
     rows: int,
@@ -74,7 +72,7 @@ def lagged_system(
     (('driver 0', 'driver 0 after 3'), 3)
     """
     groups = _groups(lags=lags, instant=instant, nonlinear=nonlinear, independent=independent)
-    _check(drivers=len(groups), noise=noise)
+    _check(rows=rows, drivers=len(groups), noise=noise)
     longest = max(lag for group in groups for lag in group.lags)
 
     rng = np.random.default_rng(seed)
@@ -151,7 +149,9 @@ def _groups(
     return linear + together + bent + alone
 
 
-def _check(*, drivers: int, noise: float) -> None:
+def _check(*, rows: int, drivers: int, noise: float) -> None:
+    if rows < 1:
+        raise InputError(f"rows must be at least 1, but {rows} was given")
     if not 1 <= drivers <= len(PERIODS):
         raise InputError(f"a system has 1 to {len(PERIODS)} relations and independent channels, not {drivers}")
     if noise < 0:
