@@ -680,7 +680,7 @@ def test_unknown_names_list_the_allowed_ones() -> None:
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(InputError, match="d_model 10 cannot be divided into n_heads 3"):
         MultiHeadAttention(10, 3)
-    with pytest.raises(InputError, match="dropout is 1.0; it must be at least 0 and below 1"):
+    with pytest.raises(InputError, match="dropout is 1.0; it must be a finite number of at least 0 and below 1"):
         MultiHeadAttention(12, 3, dropout=1.0)
 
 

@@ -196,9 +196,13 @@ def test_an_interrupted_study_says_what_is_left_and_leaves_with_exit_code_130(
 def test_a_full_disk_and_a_terminal_with_ascii_alone_are_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "primecast", "study", "--list"]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "primecast: cannot write to stdout: No space left on device\n"
+        for line in (command, [*command[:3], "--help"], [*command[:3], "--version"]):
+            done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            assert done.returncode == 2
+            assert done.stderr == "primecast: cannot write to stdout: No space left on device\n"
+        # Messages that cannot be written end nothing: here the command is refused for what it is, elsewhere it trains.
+        done = subprocess.run([*command[:3], "predict", "nowhere"], stderr=full, text=True, check=False)
+        assert done.returncode == 2
     path = tmp_path / "Zürich.csv"
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
     for refused in (["forecast", str(path), "--horizon", "3"], ["--help"]):

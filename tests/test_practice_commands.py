@@ -403,9 +403,10 @@ def test_streams_that_are_closed_are_a_sentence(
     monkeypatch.setattr("sys.stdin", None)
     assert call("forecast", "-", *TINY) == 2
     assert capsys.readouterr().err == "primecast: cannot read stdin: it is closed\n"
-    monkeypatch.setattr("sys.stdout", None)
-    assert call("predict", model) == 2
-    assert capsys.readouterr().err == "primecast: cannot write to stdout: it is closed; give --out FILE\n"
+    for line in (("predict", model), ("list",), ("--help",), ("--version",)):
+        monkeypatch.setattr("sys.stdout", None)
+        assert call(*line) == 2
+        assert capsys.readouterr().err == "primecast: cannot write to stdout: it is closed\n"
 
 
 def test_a_disk_that_is_full_is_a_sentence_and_nothing_is_left(

@@ -398,7 +398,7 @@ def test_features_of_ones_own_make_a_primer() -> None:
         ("full", {"pairing": "other"}, "unknown pairing 'other'"),
         ("full", {"hidden": 4}, "hidden 4 cannot be divided among n_heads 3"),
         ("full", {"d_model": 32}, "d_model 32 cannot be divided into n_heads 3"),
-        ("full", {"n_heads": 0}, "d_model 33 cannot be divided into n_heads 0"),
+        ("full", {"n_heads": 0}, "n_heads is 0; it must be a whole number of at least 1"),
         ("full", {"rolling": 0}, "rolling 0 must be at least 2 and at most the look-back 17"),
         ("full", {"sparsity": 1.2}, "sparsity is 1.2; it must be between 0 and 1"),
         ("random", {"tokens": None}, "give tokens"),

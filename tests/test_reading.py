@@ -18,7 +18,7 @@ from primecast.data import formats
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.intervals import check_levels
-from primecast.frames.numbers import numbers_in_text
+from primecast.frames.numbers import SPACES, WITH_UNIT, numbers_in_text
 from primecast.frames.read import ColumnsLeftOutWarning, OpenTable, open_table, read_table
 from primecast.frames.validate import SilentChannelWarning, validate
 
@@ -92,6 +92,13 @@ def test_numbers_in_text_come_back_whatever_their_signs(values: list[float | Non
     found = numbers_in_text(column, decimal="," if commas else ".")
     if any(value is not None for value in values):
         np.testing.assert_allclose(found.to_numpy(float), np.array(values, dtype=float), rtol=0, atol=1e-6)
+
+
+def test_the_spaces_between_digits_are_a_pattern_that_arrow_knows() -> None:
+    """Pandas 3.0.0 hands it on as it is, and Arrow's engine has no escapes of code points."""
+    found = pytest.importorskip("pyarrow.compute").match_substring_regex(["1\u202f234", "1\u2009234", "1234"], SPACES)
+    assert found.to_pylist() == [True, True, False]
+    assert "\\u" not in WITH_UNIT
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,36 @@
 """Arguments of the wrong kind, size or name: one sentence each, whoever is given them."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from inspect import signature
 from typing import Any
 
 import jaxtyping
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from primecast import Forecaster, create_model
+from primecast import (
+    Forecaster,
+    MultiHeadAttention,
+    Primer,
+    Spec,
+    create_loss,
+    create_model,
+    evaluate,
+    fetch,
+    fit,
+    load_dataset,
+    run,
+    split,
+    swap_attention,
+)
+from primecast.data.synthetic import lagged_system
+from primecast.data.windows import Windows
 from primecast.errors import InputError
 from primecast.forecasting.arguments import RULES, Arguments
 from primecast.schema import Bounds, Rule, rules_of
@@ -53,7 +72,10 @@ def test_every_argument_has_a_rule() -> None:
         ({"model_args": {"dropout": 1}}, "dropout is 1; it must be a finite number of at least 0 and below 1"),
         ({"model_args": {"norm": 3}}, "norm is 3; it must be a name"),
         ({"model_args": {"zero_output": "yes"}}, "zero_output is 'yes'; it must be true or false"),
-        ({"model_args": {"primer": 5}}, "primer is 5; it must be a kind, a mapping"),
+        (
+            {"model_args": {"primer": 5}},
+            "primer is 5; it must be a name, a mapping from names to values, a function, a Primer or",
+        ),
         ({"model_args": {"primer": {"width": 0}}}, "width is 0; it must be a whole number of at least 1"),
         ({"model": "gat", "model_args": {"density": "x"}}, "density is 'x'; it must be a finite number"),
         ({"model": "lift", "model_args": {"backbone_args": 5}}, "backbone_args is 5; it must be a mapping"),
@@ -103,6 +125,66 @@ ARGUMENTS = (
 def test_a_model_takes_an_argument_or_refuses_it_in_a_sentence(name: str, value: Any) -> None:
     with contextlib.suppress(InputError):
         Forecaster(horizon=3, lookback=7, model_args={"d_model": 16, "n_heads": 2, name: value})
+
+
+SMALL = {"d_model": 8, "n_heads": 2}
+WINDOWS = Windows(torch.zeros(13, 2), None, 0, 7, 3)
+FIT = {"model": nn.Linear(2, 2), "train": WINDOWS, "val": WINDOWS, "loss": create_loss("mse")}
+FIT |= {"lr": 1e-3, "batch_size": 5, "epochs": 1, "patience": 1, "seed": 0}
+PUBLIC: dict[str, tuple[Callable[..., Any], dict[str, Any], set[str]]] = {
+    "MultiHeadAttention": (MultiHeadAttention, SMALL, set()),
+    "Primer": (Primer, SMALL | {"length": 7}, set()),
+    "swap_attention": (swap_attention, {"model": nn.MultiheadAttention(8, 2, batch_first=True), "length": 7}, set()),
+    "create_loss": (create_loss, {"name": "huber"}, set()),
+    "create_model": (create_model, {"name": "dlinear", "lookback": 7, "horizon": 3, "channels": 2}, set()),
+    "Spec": (Spec, {"dataset": "nyc-weather"}, set()),
+    "run": (run, {"spec": Spec(dataset="nyc-weather")}, set()),
+    "fit": (fit, FIT, set()),
+    "evaluate": (evaluate, {"model": nn.Linear(2, 2), "windows": WINDOWS}, set()),
+    "split": (split, {"dataset": lagged_system(rows=101, seed=0).dataset, "lookback": 7, "horizon": 3}, set()),
+    "load_dataset": (load_dataset, {"name": "nyc-weather"}, set()),
+    "fetch": (fetch, {"name": "nyc-weather"}, set()),
+    "fit of a Forecaster": (Forecaster(horizon=3).fit, {"data": None}, {"data"}),
+    "predict": (Forecaster(horizon=3).predict, {}, {"data", "future"}),
+    "plot": (Forecaster(horizon=3).plot, {}, {"data", "truth", "future"}),
+    "backtest": (Forecaster(horizon=3).backtest, {}, {"data"}),
+    "relations": (Forecaster(horizon=3).relations, {}, {"data"}),
+    "sensor_ablation": (Forecaster(horizon=3).sensor_ablation, {}, {"data"}),
+    "save": (Forecaster(horizon=3).save, {"path": ""}, set()),
+    "load": (Forecaster.load, {"path": ""}, set()),
+    "from_pretrained": (Forecaster.from_pretrained, {"name": ""}, set()),
+    "export": (Forecaster(horizon=3).export, {"path": ""}, set()),
+}
+"""The public functions, arguments to call them with, and the names of those that may be any object: tables."""
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_argument_of_a_public_function_is_taken_unseen(name: str) -> None:
+    function, given, tables = PUBLIC[name]
+    ordered = [one for one in signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    assert {one.name for one in ordered} - rules_of(function).keys() == tables
+    for one in ordered:
+        if one.name not in tables:
+            with pytest.raises(InputError, match=rf"^{one.name} is <object object at \w*>; it must be "):
+                function(**{**given, one.name: object()})
+
+
+def test_what_is_shown_of_an_array_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"^horizon is tensor\(\[\[0., 0.\], \[0., 0.\]\]\); it must be") as refused:
+        Forecaster(horizon=torch.zeros(2, 2))  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+def test_numbers_come_as_those_that_were_declared() -> None:
+    model = create_model("lift", lookback=7, horizon=3, channels=2, temperature=1)
+    assert isinstance(model, nn.Module)
+    create_model("gat", lookback=7, horizon=3, channels=2, d_model=8, n_heads=2, graph_seed=np.int64(3))
+
+
+@pytest.mark.parametrize("path", ["\0", "\ud800", 5, b"x", None])
+def test_what_cannot_be_a_path_is_refused(path: Any) -> None:
+    with pytest.raises(InputError, match="^path is .*; it must be a path$"):
+        Forecaster.load(path)
 
 
 def test_rules_follow_from_annotations() -> None:

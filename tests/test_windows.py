@@ -226,7 +226,7 @@ def test_too_few_rows_are_refused_with_the_rows_needed() -> None:
 
 @pytest.mark.parametrize(("lookback", "horizon", "named"), [(0, 5, "lookback"), (7, -1, "horizon")])
 def test_steps_must_be_positive(lookback: int, horizon: int, named: str) -> None:
-    with pytest.raises(InputError, match=f"{named} must be at least 1 step"):
+    with pytest.raises(InputError, match=f"{named} is -?[01]; it must be a whole number of at least 1"):
         split(counting(), lookback=lookback, horizon=horizon)
 
 

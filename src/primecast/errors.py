@@ -50,14 +50,15 @@ def check_known(what: str, given: object, allowed: Collection[object]) -> None:
 
 
 def show(value: object) -> str:
-    """A value as a message shows it: its repr, not longer than a line.
+    """A value as a message shows it: its repr, on one line and not longer than that.
 
     >>> show(10**99)
     '100000000000000000000000000000000000000000000000...'
     """
     try:
         text = repr(value)
-    except ValueError:  # of an integer with more than 4300 digits
+        text = " ".join(text.split()) if "\n" in text else text  # of arrays, tensors and tables
+    except Exception:  # ValueError of an integer with more than 4300 digits; anything of a class that is not ours
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from primecast.analysis.maps import BATCH, MOST_TOKENS, five_digits
 from primecast.data.windows import Batch, Dataset, Splits, WindowSource, evenly_spaced
-from primecast.errors import unknown
+from primecast.errors import check_known
 from primecast.training.loop import predict_batches
 
 ABLATIONS = {
@@ -88,8 +88,7 @@ def ablate_sensors(
     targets: how many channels, from the first on, are scored. hold: a name in ABLATIONS. index: numbers of the windows
     to forecast; all of them by default.
     """
-    if hold not in ABLATIONS:
-        raise unknown("sensor ablation", hold, ABLATIONS)
+    check_known("sensor ablation", hold, ABLATIONS)
 
     def squared_errors(source: WindowSource) -> Float64[Tensor, "n"]:
         total = torch.zeros(targets, dtype=torch.float64)

@@ -7,7 +7,6 @@ PRIMECAST_TRACEBACK=1 in the environment the traceback is printed instead of the
 import os
 import sys
 import traceback
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ import typer
 
 import primecast
 from primecast.cli import own_data, research
-from primecast.cli.guard import guarded
+from primecast.cli.guard import flush, guarded, prepare_streams, refusals
 from primecast.cli.options import Force
 from primecast.cli.targets import check_file
 from primecast.errors import InputError, TrainingError
@@ -63,13 +62,22 @@ for panel, commands in PANELS.items():
         app.command(name=name, rich_help_panel=panel)(guarded(command))
 
 
+def _run() -> None:
+    try:
+        app()
+    except SystemExit as stop:
+        if not stop.code:  # help and versions, which no command guards
+            flush()
+        raise
+
+
 def main() -> None:
     """Run the command `primecast`."""
     os.environ["MPLBACKEND"] = "agg"  # pictures are written to files: no window is needed, nor a display
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that has ASCII alone shows "\\xb0F"
+    prepare_streams()
     try:
-        app()
+        with refusals():
+            _run()
     except (InputError, TrainingError) as error:
         if os.environ.get("PRIMECAST_TRACEBACK"):
             traceback.print_exc()

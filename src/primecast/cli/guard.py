@@ -1,14 +1,16 @@
 """What all commands have in common: how they end when they are interrupted, or when the machine refuses something."""
 
+import errno
 import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from inspect import signature
+from io import TextIOBase, TextIOWrapper
 from types import FrameType
 from typing import NoReturn
 
@@ -25,9 +27,9 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: object) -> None:
-        with _interruptible(given), _speaking_of_options(command), _refusals():
+        with _interruptible(given), _speaking_of_options(command), refusals():
             command(**given)
-            _flush()
+            flush()
 
     return run
 
@@ -122,7 +124,7 @@ def _how_to_go_on(given: dict[str, object]) -> str:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """Raise an InputError for what the operating system refuses and nobody below has said in a sentence."""
     try:
         yield
@@ -139,13 +141,45 @@ def _refusals() -> Iterator[None]:
         raise InputError(f"out of memory ({str(error).rpartition('] ')[2].strip()}); {_SMALLER}") from error
 
 
+class _ClosedStream(TextIOBase):
+    """Stdout where it is closed: Python itself would write to it without a word."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "it is closed")
+
+
+class _Messages(TextIOWrapper):
+    """Stderr whose messages get lost where they cannot be written: no training ends because its log does."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr do what they can, whatever they are connected to."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:  # a file must not get the number of a closed stream
+        pass
+    os.close(handle)
+    if sys.stdout is None:
+        sys.stdout = _ClosedStream()
+    elif isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that has ASCII alone shows "\xb0F"
+    if isinstance(sys.stderr, TextIOWrapper) and sys.stderr is sys.__stderr__:  # not one that somebody else put there
+        encoding = sys.stderr.encoding
+        sys.stderr = _Messages(sys.stderr.detach(), encoding, errors="backslashreplace", line_buffering=True)
+
+
 _SMALLER = "take fewer channels, or a smaller batch_size or d_model"
 
 
-def _flush() -> None:
+def flush() -> None:
     """Write what waits in stdout now: at the end of the process an error would be a traceback."""
-    if sys.stdout is None:
-        return
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -22,6 +22,7 @@ from primecast.data.nyc import nyc_weather
 from primecast.data.synthetic import system
 from primecast.data.windows import Borders, Cuts, Dataset, Fixed, Ratio
 from primecast.errors import InputError, check_known
+from primecast.schema import checked
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def _read_catalog() -> dict[str, Entry]:
 CATALOG = _read_catalog()
 
 
+@checked()
 def load_dataset(name: str, root: Path | str | None = None) -> Dataset:
     """Return the data set of this name, read from files in `root`, the folder PRIMECAST_DATA or the cache of `fetch`.
 
@@ -104,6 +106,7 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("primecast"))
 
 
+@checked()
 def fetch(name: str, *, cache: Path | str | None = None) -> Path:
     """Download the file of a data set into the cache, verify it and return its path; the file is kept.
 

@@ -21,6 +21,7 @@ from jaxtyping import Float, Float32, Float64, Int64
 from torch import Tensor
 
 from primecast.errors import InputError
+from primecast.schema import checked
 
 TINY = 1e-150
 """Deviations below are scaled before they are squared."""
@@ -220,6 +221,7 @@ class Splits:
     scaler: Scaler
 
 
+@checked()
 def split(dataset: Dataset, *, lookback: int, horizon: int, time_features: bool | None = None) -> Splits:
     """Return train, val and test windows, scaled by the train rows; time_features None: as the data set specifies."""
     if time_features is None:

@@ -29,12 +29,14 @@ from primecast.experiments.store import Row
 from primecast.models import MODELS, create_model
 from primecast.nn.losses import create_loss
 from primecast.nn.primer import parameter_overhead
+from primecast.schema import checked
 from primecast.training.loop import History, evaluate, fit
 
 PROFILES = ("channel_mse", "channel_mae", "step_mse", "step_mae")
 """Errors along channels and steps."""
 
 
+@checked()
 def run(
     spec: Spec,
     *,

@@ -26,6 +26,7 @@ from primecast.models.presets import loss_options as published_loss_options
 from primecast.models.presets import published
 from primecast.nn.losses import LOSSES, create_loss
 from primecast.nn.primer import Primer, seeded
+from primecast.schema import check, rules_of
 from primecast.training.loop import fit
 from primecast.training.optimizer import SCHEDULES
 
@@ -79,6 +80,9 @@ class Spec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     probes: tuple[str, ...] = ()
     variant: str = ""
+
+    def __post_init__(self) -> None:
+        vars(self).update(check(rules_of(Spec), vars(self)))
 
     def to_json(self) -> str:
         """Return one line; fields in one order, so that equal specs give equal text."""

@@ -8,6 +8,7 @@ The class holds the arguments and the fitted state; the work is done by the modu
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,7 +40,7 @@ from primecast.forecasting.state import FittedState, NotFittedError
 from primecast.frames.read import open_table
 from primecast.frames.roles import Roles
 from primecast.frames.validate import CheckedFrame
-from primecast.schema import COUNT, check
+from primecast.schema import COUNT, checked
 from primecast.training.loop import History, Scores
 
 
@@ -131,6 +132,7 @@ class Forecaster:
 
     # ---------------------------------------------------------------- training and forecasting
 
+    @checked()
     def fit(self, data: object, *, state: Path | str | None = None, **reading: Any) -> "Forecaster":
         """Train on the first 70 % of the rows, stop by the next 10 %, score on the last 20 %.
 
@@ -153,6 +155,7 @@ class Forecaster:
         self.state_ = fit_state(arguments, table.frame, table.layout, checkpoints=checkpoints)
         return self
 
+    @checked()
     def predict(
         self,
         data: object = None,
@@ -172,6 +175,7 @@ class Forecaster:
         """
         return predict_table(self._fitted(), data, level=level, future=future, adaptive=adaptive)
 
+    @checked()
     def plot(
         self,
         data: object = None,
@@ -202,6 +206,7 @@ class Forecaster:
 
     # ---------------------------------------------------------------- backtests and analysis
 
+    @checked(windows=COUNT, step=replace(COUNT, optional=True))
     def backtest(
         self,
         data: object = None,
@@ -222,7 +227,6 @@ class Forecaster:
         """
         state = self._fitted()
         step = self.horizon if step is None else step
-        check({"windows": COUNT, "step": COUNT}, {"windows": windows, "step": step})
         levels = check_levels(level)
         table = self._table(data)
         if not refit:
@@ -230,6 +234,7 @@ class Forecaster:
         origins = check_origins(state, table, windows=windows, step=step, refit=refit)
         return backtest(state, table, origins, levels=levels, adaptive=adaptive, refit=refit)
 
+    @checked()
     def relations(self, data: object = None, *, alpha: float = 0.01) -> Relations:
         """Return which channel leads which, the model's attention and its primers; over rows it was not trained on.
 
@@ -242,6 +247,7 @@ class Forecaster:
         """Return weights, scaled errors (val: of the rows that chose the weights) and seconds of all members."""
         return leaderboard(self._fitted().facts)
 
+    @checked()
     def sensor_ablation(self, data: object = None, *, hold: str = "mean") -> SensorAblation:
         """Return how much the error of each channel grows when a sensor fails; over rows it was not trained on.
 
@@ -359,11 +365,13 @@ class Forecaster:
 
     # ---------------------------------------------------------------- files
 
+    @checked()
     def save(self, path: Path | str) -> None:
         """Write config.json, model.safetensors and README.md into the folder `path`, all of them or none."""
         save_state(self._fitted("there is nothing to save"), Path(path))
 
     @classmethod
+    @checked()
     def load(cls, path: Path | str) -> "Forecaster":
         """Return the fitted Forecaster of a folder that `save` wrote; every name, size and number is checked first."""
         state = load_state(Path(path))
@@ -371,6 +379,7 @@ class Forecaster:
         vars(new).update(deepcopy(vars(state.arguments)), state_=state)
         return new
 
+    @checked()
     def push_to_hub(self, repo_id: str, *, private: bool = True) -> str:
         """Upload it to the Hugging Face Hub and return the address of the commit. Needs the extra `hub`."""
         with TemporaryDirectory() as folder:
@@ -378,10 +387,12 @@ class Forecaster:
             return push(Path(folder) / "model", repo_id, private=private)
 
     @classmethod
+    @checked()
     def from_pretrained(cls, name: Path | str, *, revision: str | None = None) -> "Forecaster":
         """Load from a folder or, where there is none of this name, from the Hugging Face Hub (extra `hub`)."""
         return cls.load(name if Path(name).is_dir() else pull(str(name), revision=revision))
 
+    @checked()
     def export(self, path: Path | str) -> None:
         """Write the model as ONNX, see `primecast.forecasting.export`."""
         export_state(self._fitted("there is nothing to export"), path)

@@ -16,8 +16,12 @@ NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 DATA = rf"{NUMBER}|[+-]?\d*,\d+|\d[\d.:/T+Z -]*\d"
 """A cell of numbers or dates."""
 THOUSANDS = r"(?!0)\d{1,3}(?:,\d{3})+"
-SPACES = r"[\s'\u2019\u00a0\u202f]"  # between groups of three digits in many countries
-WITH_UNIT = r"([€$£¥]?)\s*([+-]?\d[\d.,'\u2019\u00a0\u202f]*(?:[eE][+-]?\d+)?)\s*([%‰€$£¥°A-Za-zµμΩ][^\d,;]{0,11})?"
+SPACES = "[\\s'\u2019\u00a0\u2009\u202f]"  # between groups of three digits in many countries; Arrow knows no \\u
+WITH_UNIT = (
+    r"([€$£¥]?)\s*([+-]?\d[\d.,'"
+    "\u2019\u00a0\u202f"
+    r"]*(?:[eE][+-]?\d+)?)\s*([%‰€$£¥°A-Za-zµμΩ][^\d,;]{0,11})?"
+)
 """12.5 kW, 45%, $ 1,200: a currency, a number, a unit."""
 NO_UNITS = {"am", "pm", "a.m.", "p.m.", *(month.lower() for month in (*month_abbr, *month_name) if month)}
 UNIT_ROWS = 3

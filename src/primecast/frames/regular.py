@@ -35,7 +35,7 @@ def _regular_numbers(index: pd.Index) -> pd.RangeIndex:
 def _regular_dates(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
     freq = frequency(index)
     if freq is not None:
-        return pd.DatetimeIndex(index, freq=freq)
+        return pd.DatetimeIndex(without_freq(index), freq=freq)  # pandas 3.0 refuses h where the index has hours=1
     index = without_freq(index)
     steps = index[1:] - index[:-1]
     usual = steps.to_series().mode().iloc[0]

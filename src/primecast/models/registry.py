@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from primecast.errors import InputError, check_known, show
+from primecast.errors import InputError, check_known
 from primecast.models.autoformer import Autoformer
 from primecast.models.dlinear import DLinear
 from primecast.models.gat import GAT
@@ -20,7 +20,7 @@ from primecast.models.ridge import Ridge
 from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
 from primecast.nn.mechanisms import MECHANISMS
 from primecast.nn.primer import Primer
-from primecast.schema import check, rules_of
+from primecast.schema import check, checked, rules_of
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ def attention_size(name: str, **sizes: Any) -> tuple[int, int]:
     return entry.map_size(known) * known.get("n_heads", 1), known.get("n_layers", 1)
 
 
+@checked()
 def create_model(
     name: str,
     *,
@@ -161,7 +162,7 @@ def create_model(
     Example: `create_model("itransformer", lookback=96, horizon=96, channels=7, d_model=256, attention="standard")`.
     """
     check_known("model", name, MODELS)
-    _check_options(name, {"lookback": lookback, "horizon": horizon, "channels": channels, **options})
+    options = _check_options(name, options)
     if attention is None and not options.keys() & {"mechanism", "primer"}:
         attention = default_attention(name)
     if attention is not None:
@@ -175,17 +176,15 @@ def create_model(
         return MODELS[name].build(**sizes, **options)
 
 
-def _check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse arguments that the model does not have, and values that its annotations, or the primer's, do not allow."""
+def _check_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as plain values; refuse those that the model, or its primer, does not have or cannot have."""
     build = MODELS[name].build
     for option in options:
         check_known(f"argument of model {name}", option, signature(build).parameters)
-    check(rules_of(build), options)
     primer = options.get("primer")
     if isinstance(primer, Mapping):
         check({name: rule for name, rule in rules_of(Primer).items() if name != "layers"}, primer)  # also true or false
-    elif not (primer is None or isinstance(primer, str) or callable(primer)):
-        raise InputError(f"primer is {show(primer)}; it must be a kind, a mapping of arguments of Primer, or None")
+    return check(rules_of(build), options)
 
 
 def _with_backbone(

@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known, show
 from primecast.nn.dropout import drop, is_traced
 from primecast.nn.prime_kernel import blocked_attention
 
@@ -239,8 +239,8 @@ def attend(
     Example: `attend(q, k, v)`; `attend(q, k, v, prime=Primer("full", ...)(series))`.
     """
     check_prime(q, k, prime, modulate)
-    if not 0 <= dropout <= 1:
-        raise InputError(f"dropout is {dropout}; it must be between 0 and 1")
+    if not (isinstance(dropout, int | float) and 0 <= dropout <= 1):
+        raise InputError(f"dropout is {show(dropout)}; it must be between 0 and 1")
     if prime is None:
         rotate = position or identity
         return F.scaled_dot_product_attention(rotate(q), rotate(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
@@ -287,18 +287,18 @@ def _join(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
 
 def check_mask(mask: Tensor) -> None:
     """Refuse numbers: torch's attention would add them, which is what `bias` is for here."""
-    if mask.dtype != torch.bool:
-        raise InputError(
-            f"the mask is of {mask.dtype}; it must be of torch.bool, True where i may attend to j; see bias"
-        )
+    kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+    if kind != torch.bool:
+        raise InputError(f"the mask is of {kind}; it must be of torch.bool, True where i may attend to j; see bias")
 
 
 def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: str) -> None:
     """Refuse a primer made for other tokens, heads or widths than those it meets; broadcasting would hide it."""
-    if modulate not in MODULATE:
-        raise unknown("modulate", modulate, MODULATE)
+    check_known("modulate", modulate, MODULATE)
     if prime is None:
         return
+    if not isinstance(prime, Prime | Tensor):
+        raise InputError(f"prime is {show(prime)}; it must be a Prime, a tensor or None")
     batch, heads, queries, size = q.shape
     keys = k.shape[2]
     if isinstance(prime, Prime):

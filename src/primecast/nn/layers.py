@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.dropout import Dropout
 
 NORMS = {
@@ -36,8 +36,7 @@ class WindowNorm(nn.Module):
 
     def __init__(self, norm: str, channels: int) -> None:
         super().__init__()
-        if norm not in NORMS:
-            raise unknown("norm", norm, NORMS)
+        check_known("norm", norm, NORMS)
         self.norm = norm
         if norm == "shrink":
             # They start at sigmoid(3) = 0.95, near instance normalization. Adam's steps are as large as the learning
@@ -105,8 +104,7 @@ class Block(nn.Module):
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ) -> None:
         super().__init__()
-        if activation not in FEED_FORWARD_ACTIVATIONS:
-            raise unknown("activation", activation, FEED_FORWARD_ACTIVATIONS)
+        check_known("activation", activation, FEED_FORWARD_ACTIVATIONS)
         self.attention = attention
         self.norm1 = norm(d_model)
         self.up = nn.Linear(d_model, d_ff)

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
+from primecast.schema import check, checked, rules_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -54,12 +55,11 @@ def _error(forecast: Tensor, truth: Tensor) -> Tensor:
 LOSSES: dict[str, Callable[..., Tensor]] = {"mse": mse, "mae": mae, "huber": huber, "fredf": fredf}
 
 
+@checked()
 def create_loss(name: str, **options: float) -> Loss:
     """Return a loss by name with its options bound: `create_loss("huber", delta=0.5)`."""
-    if name not in LOSSES:
-        raise unknown("loss", name, LOSSES)
+    check_known("loss", name, LOSSES)
     allowed = set(signature(LOSSES[name]).parameters) - {"forecast", "truth"}
     for option in options:
-        if option not in allowed:
-            raise unknown(f"argument of loss {name}", option, allowed)
-    return partial(LOSSES[name], **options)
+        check_known(f"argument of loss {name}", option, allowed)
+    return partial(LOSSES[name], **check(rules_of(LOSSES[name]), options))

@@ -6,9 +6,10 @@ Letters: b batch, h heads, i query token, j key token, d model width.
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.attention import MODULATE, PositionFn, Prime
 from primecast.nn.mechanisms import MECHANISMS, AttentionArgs
+from primecast.schema import checked
 
 
 class MultiHeadAttention(nn.Module):
@@ -31,6 +32,7 @@ class MultiHeadAttention(nn.Module):
 
     attends = True  # what `parameter_overhead` counts as attention
 
+    @checked()
     def __init__(
         self,
         d_model: int,
@@ -44,16 +46,12 @@ class MultiHeadAttention(nn.Module):
         zero_output: bool = False,
     ) -> None:
         super().__init__()
-        if n_heads < 1 or d_model % n_heads:
+        if d_model % n_heads:
             raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
         if isinstance(mechanism, str):
-            if mechanism not in MECHANISMS:
-                raise unknown("mechanism", mechanism, MECHANISMS)
+            check_known("mechanism", mechanism, MECHANISMS)
             mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
-        if modulate not in MODULATE:
-            raise unknown("modulate", modulate, MODULATE)
-        if not 0 <= dropout < 1:
-            raise InputError(f"dropout is {dropout}; it must be at least 0 and below 1")
+        check_known("modulate", modulate, MODULATE)
         self.dropout = dropout
         self.modulate = modulate
         self.query = nn.Linear(d_model, d_model, bias=bias)

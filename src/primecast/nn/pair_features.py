@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from jaxtyping import Complex, Float, Int64
 from torch import Tensor
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.dropout import is_traced
 
 LAG_FORMS, PROJECT_FORMS, RANK_FORMS = ("fft", "matrix"), ("pairs", "matrix"), ("sort", "matrix")
@@ -36,8 +36,7 @@ LAG_FORMS, PROJECT_FORMS, RANK_FORMS = ("fft", "matrix"), ("pairs", "matrix"), (
 
 def _form(series: Float[Tensor, "b n l"], form: str, allowed: Sequence[str]) -> str:
     """Return the form, or "matrix" where nothing is to be transformed: MKL has no FFT of an empty batch."""
-    if form not in allowed:
-        raise unknown("form", form, allowed)
+    check_known("form", form, allowed)
     return form if form == "matrix" or series.numel() else "matrix"
 
 
@@ -200,8 +199,7 @@ def ranks(series: Float[Tensor, "b n l"], *, form: str = "sort") -> Float[Tensor
 
     form "sort" sorts once and scatters; "matrix" compares every pair of steps, which exports to ONNX.
     """
-    if form not in RANK_FORMS:
-        raise unknown("form", form, RANK_FORMS)
+    check_known("form", form, RANK_FORMS)
     if form == "matrix":
         below = (series[..., None, :] < series[..., None]).sum(-1)
         level = (series[..., None, :] == series[..., None]).sum(-1)

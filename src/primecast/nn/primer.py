@@ -29,10 +29,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.attention import Prime
 from primecast.nn.pair_features import standardize
 from primecast.nn.primer_layers import EMBEDDED, TABLES, PairFeatures, PairOffsets, first_layers
+from primecast.schema import checked
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -88,6 +89,7 @@ class Primer(nn.Module):
         y = attention(tokens, prime=primer(series))        # tokens (b, n, 128), series (b, n, 96)
     """
 
+    @checked()
     def __init__(
         self,
         kind: str | PairFeatures = "full",
@@ -224,7 +226,7 @@ class Primer(nn.Module):
 
 
 def _check_sizes(d_model: int, n_heads: int, hidden: int) -> None:
-    if n_heads < 1 or d_model % n_heads:
+    if d_model % n_heads:
         raise InputError(f"d_model {d_model} cannot be divided into n_heads {n_heads} heads of equal size")
     if hidden < 1 or hidden % n_heads:
         raise InputError(f"hidden {hidden} cannot be divided among n_heads {n_heads}; use grouped=False")
@@ -233,8 +235,7 @@ def _check_sizes(d_model: int, n_heads: int, hidden: int) -> None:
 def _check_names(**given: str) -> None:
     allowed = {"activation": ACTIVATIONS, "base": BASES, "form": FORMS, "pairing": PAIRINGS}
     for argument, name in given.items():
-        if name not in allowed[argument]:
-            raise unknown(argument, name, allowed[argument])
+        check_known(argument, name, allowed[argument])
 
 
 def _check_pairs(tokens: int | None, **options: Any) -> None:
@@ -295,8 +296,7 @@ def build_primer(
     options: dict[str, Any] = dict(spec) if isinstance(spec, Mapping) else {"kind": spec}
     allowed = set(signature(Primer).parameters) - {"length", "d_model", "n_heads", "tokens"}
     for name in options:
-        if name not in allowed:
-            raise unknown("primer argument", name, allowed)
+        check_known("primer argument", name, allowed)
     if options.pop("layers", None):
         options["layers"] = layers
     if _is_tied(options):
@@ -326,6 +326,7 @@ class Overhead:
         return self.primer / self.attention if self.attention else 0.0
 
 
+@checked()
 def parameter_overhead(model: nn.Module) -> Overhead:
     """Count the parameters that priming adds: `.of_model` is their number as a fraction of the unprimed model's."""
     primers = _parameters(module for module in model.modules() if isinstance(module, Primer))

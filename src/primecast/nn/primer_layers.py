@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from primecast.errors import InputError, unknown
+from primecast.errors import InputError, check_known
 from primecast.nn.pair_features import Start, instantaneous, lead_lag, project_features, project_lags
 
 
@@ -156,8 +156,7 @@ def first_layers(
     """Return the first layers of a primer of this kind; see `Primer` for the arguments."""
     if callable(kind):
         return nn.ModuleList([OwnFeatures(hidden, function=kind, features=features)])
-    if kind not in KINDS:
-        raise unknown("primer", kind, KINDS)
+    check_known("primer", kind, KINDS)
     layers: list[nn.Module] = []
     if kind in ("full", "full+learned", "lead_lag"):
         layers.append(LeadLag(hidden, length=length, smooth=smooth, form=form))

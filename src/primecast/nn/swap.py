@@ -34,11 +34,10 @@ from primecast.nn.primer import Primer, build_primer
 from primecast.nn.primer_layers import PairFeatures
 from primecast.nn.swap_adapters import MULTIHEAD, Adapter, Attend, Forward
 from primecast.nn.swap_huggingface import HUGGING_FACE
+from primecast.schema import Rule, checked
 
 IDENTITY: Mapping[str, object] = {"kind": "full", "base": "identity", "gain": 0.0}
 """A primer that starts at F = 1: the swapped model starts as what it was."""
-
-# ---------------------------------------------------------------- feeding
 
 
 @dataclass(eq=False)
@@ -124,6 +123,7 @@ def priming(swapped: "nn.Module | SwapReport", given: Tensor | Prime | None) -> 
         with priming(model, x.mT):
             loss = (model(x) - y).square().mean()
     """
+    Rule((nn.Module, SwapReport)).check("swapped", swapped)
     feeds = [swapped.feed] if isinstance(swapped, SwapReport) else _feeds(swapped)
     if not feeds:
         raise InputError(f"{type(swapped).__name__} has no swapped attention: call swap_attention(model) first")
@@ -217,10 +217,11 @@ class SwapReport:
         )
 
 
+@checked()
 def swap_attention(
     model: nn.Module,
     *,
-    primer: "str | Mapping[str, object] | PairFeatures | Primer | None" = IDENTITY,
+    primer: str | Mapping[str, object] | PairFeatures | Primer | None = IDENTITY,
     length: int | None = None,
     tokens: int | None = None,
     share: bool = True,
@@ -244,12 +245,10 @@ def swap_attention(
     adapters: for classes that have none here; they come before those that are ready.
     where:    (path, module) -> whether to swap it.
 
-    Example, for a model of windows (b, l, n) whose tokens are channels:
-
-        print(swap_attention(model, length=96, series=lambda x: x.mT))
+    Example, channels of windows (b, l, n) as tokens: `swap_attention(model, length=96, series=lambda x: x.mT)`.
     """
     check_known("modulate", modulate, MODULATE)
-    known = (*adapters, MULTIHEAD, *HUGGING_FACE)
+    known = (*(Rule(Adapter).check("an adapter", one) for one in adapters), MULTIHEAD, *HUGGING_FACE)
     found = list(_find(model, known, where))
     if not found:
         raise InputError(f"no attention to swap in {type(model).__name__}: {_why_none(model, known)}")

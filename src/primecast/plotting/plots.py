@@ -97,6 +97,8 @@ def _chosen(channels: Sequence[object] | None, known: Sequence[str], most: int =
     names = [str(name) for name in ([channels] if isinstance(channels, str) else channels)]
     for name in names:
         check_known("channel", name, known)
+    if not names:
+        raise InputError("channels is empty; it must name at least one channel, or be None")
     return names
 
 

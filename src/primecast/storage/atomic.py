@@ -37,8 +37,8 @@ def refuse_os_errors(action: str) -> Iterator[None]:
 
 def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Write the file so that it holds either its old content or all of `data`, whatever happens in between."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with refuse_os_errors(f"write {path}"):
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("xb") as file:

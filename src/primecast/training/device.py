@@ -7,7 +7,7 @@ from itertools import chain
 import torch
 from torch import nn
 
-from primecast.errors import unknown
+from primecast.errors import check_known
 from primecast.training.distributed import local_device
 
 PRECISIONS = {
@@ -23,15 +23,13 @@ def select_device(name: str | None, model: nn.Module) -> torch.device:
         return torch.device("cpu") if tensor is None else tensor.device
     gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     available = ["cpu", *(["cuda", *gpus] if gpus else []), *(["mps"] if torch.backends.mps.is_available() else [])]
-    if name not in available:
-        raise unknown("device", name, available)
+    check_known("device", name, available)
     return local_device(torch.device(name))
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
     """Return the context in which a model computes with this precision, a name in PRECISIONS."""
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
+    check_known("precision", precision, PRECISIONS)
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 

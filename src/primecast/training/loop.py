@@ -28,12 +28,20 @@ from torch import Tensor, nn
 from primecast.data.windows import Batch, WindowSource
 from primecast.errors import InputError, TrainingError
 from primecast.nn.losses import Loss
+from primecast.schema import checked
 from primecast.training.checkpoint import EpochRow, TrainingProgress, TrainingRun, lock_state_dir
 from primecast.training.device import autocast, keep_large_blocks, select_device
 from primecast.training.distributed import join
 from primecast.training.optimizer import SCHEDULES, Adam, expand_factors, require_grad_only, select_parameters
 from primecast.training.progress import Display
-from primecast.training.settings import TrainingSettings, at_least_one, describe, describe_model, describe_run
+from primecast.training.settings import (
+    TRAINING_RULES,
+    TrainingSettings,
+    at_least_one,
+    describe,
+    describe_model,
+    describe_run,
+)
 from primecast.training.signals import HeldSignals, hold_signals
 
 # ---------------------------------------------------------------- results
@@ -89,6 +97,7 @@ class Scores:
 # ---------------------------------------------------------------- training
 
 
+@checked(**TRAINING_RULES)
 def fit(
     model: nn.Module, train: WindowSource, val: WindowSource, *,
     loss: Loss, lr: float, batch_size: int, epochs: int, patience: int, seed: int,
@@ -246,6 +255,7 @@ def _why_not_finite(value: float, batch: Batch | None, run: TrainingRun, lr: flo
 # ---------------------------------------------------------------- scoring and forecasting
 
 
+@checked(batch_size=TRAINING_RULES["batch_size"])
 def evaluate(
     model: nn.Module,
     windows: WindowSource,
@@ -281,6 +291,7 @@ def evaluate(
     return Scores(float(window[0].mean()), float(window[1].mean()), count, *step, *channel, *window)
 
 
+@checked(batch_size=TRAINING_RULES["batch_size"])
 def predict(
     model: nn.Module,
     windows: WindowSource,

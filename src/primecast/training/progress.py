@@ -2,7 +2,7 @@
 
 import sys
 
-from primecast.errors import unknown
+from primecast.errors import check_known
 from primecast.training.checkpoint import EpochRow, TrainingProgress
 
 PROGRESS = ("auto", "bar", "lines", "off")
@@ -10,8 +10,7 @@ PROGRESS = ("auto", "bar", "lines", "off")
 
 def choose_display(progress: str) -> str:
     """Return "bar", "lines" or "off" as given; for "auto" a bar on a terminal, else lines."""
-    if progress not in PROGRESS:
-        raise unknown("progress", progress, PROGRESS)
+    check_known("progress", progress, PROGRESS)
     return progress if progress != "auto" else "bar" if sys.stderr.isatty() else "lines"
 
 
