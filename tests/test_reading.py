@@ -168,9 +168,38 @@ def test_a_file_without_names_is_refused_until_it_is_said(tmp_path: Path) -> Non
     assert list(opened(tmp_path, "date,13,5\n2024-01-01,1,2.5\n2024-01-02,2,3.5\n").frame) == ["13", "5"]
 
 
+FIRST_ROWS = {
+    **{cell: f"2024-01-28 00:00,1.5,{cell}" for cell in ("NaN", "NA", "?", "-inf", "5%", "true", "OK")},
+    "ISO with Z": "2024-01-28T00:00:00Z,1.5,2",
+    "12 hours": "01/28/2024 12:00 AM,1.5,2",
+    "month in words": "28 Jan 2024 00:00,1.5,2",
+    "quoted": '"January 28, 2024 00:00",1.5,2',
+    "day of the week": "Sun 28/01/2024 00:00,1.5,2",
+    "zone": "2024-01-28 00:00 UTC,1.5,2",
+    "no date": "1.5,NaN,2",
+}
+
+
+@pytest.mark.parametrize("row", FIRST_ROWS.values(), ids=FIRST_ROWS.keys())
+def test_a_first_row_with_a_date_or_without_a_word_is_no_row_of_names(row: str, tmp_path: Path) -> None:
+    rows = [row, *(f"2024-01-28 0{hour}:00,{hour / 7:.3f},{hour}" for hour in range(1, 8))]
+    with pytest.raises(InputError, match="first row of .*plant.csv holds no names but .*header=None"):
+        opened(tmp_path, "\n".join(rows))
+
+
+def test_a_word_or_a_part_of_a_date_beside_numbers_is_a_name(tmp_path: Path) -> None:
+    for names in ("date,PM2.5,13", "date,0.1,0.5", "date,may,10", "date,T1 2,2024"):
+        table = opened(tmp_path, f"{names}\n2024-01-28,1.5,2\n2024-01-29,2.5,7\n")
+        assert list(table.frame.columns) == names.split(",")[1:]
+
+
 def test_names_like_a_row_of_numbers_are_refused_in_frames_too() -> None:
     with pytest.raises(InputError, match=r"named 0.5, 0.5.1, like a row of numbers: read the file with header=None"):
         open_table(hourly().set_axis(["0.5", "0.5.1"], axis=1))
+    for names in (["1.5", "2"], ["2.5", "nan"], ["2024-01-28 00:00:00", "3.5"]):
+        with pytest.raises(InputError, match="like a row of numbers"):
+            open_table(hourly().set_axis(names, axis=1))
+    assert list(open_table(hourly().set_axis(["17", "-3"], axis=1)).frame) == ["17", "-3"]
 
 
 def test_rows_without_dates_are_dated_from_a_start(tmp_path: Path) -> None:
@@ -245,6 +274,53 @@ def test_a_time_before_its_date_is_as_ambiguous_as_after_it() -> None:
     assert open_table(frame, dayfirst=False).frame.index[2] == pd.Timestamp("2024-03-02")
     evening = frame.assign(date=[f"11:30 PM {day}.02.2024" for day in (12, 13, 14)])
     assert open_table(evening).frame.index[0] == pd.Timestamp("2024-02-12 23:30")
+
+
+FORMS = {
+    "clock with a letter": "%Hh%M %d/%m/%y",
+    "12 hours without minutes": "%I%p %d/%m/%Y",
+    "clock and a stroke": "%H:%M/%d/%m/%Y",
+    "blanks around points": "%d. %m. %Y",
+    "blanks around strokes": "%d / %m / %Y",
+    "tab": "%H:%M\t%d-%m-%y",
+    "hours in words": "%H hours %d-%m-%y",
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_whatever_stands_around_a_date_the_day_or_the_month_may_come_first(form: str) -> None:
+    days = pd.date_range("2024-02-01", periods=11)
+    frame = pd.DataFrame({"date": days.strftime(form), "a": np.arange(11) / 7})
+    with pytest.raises(InputError, match="may be 01 February 2024 or 02 January 2024, and no other row decides it"):
+        open_table(frame)
+    assert list(open_table(frame, dayfirst=True).frame.index) == list(days)
+
+
+def test_dates_with_the_year_first_are_read_alike_whatever_is_said_of_days() -> None:
+    days = pd.date_range("2024-02-01", periods=5)
+    for form in ("%Y/%m/%d", "%Y-%m-%d %H:%M", "00:00 %Y-%m-%d", "%Y%m%dT%H%M%S", "%Y %m %d"):
+        frame = pd.DataFrame({"date": days.strftime(form), "a": np.arange(5) / 7})
+        for dayfirst in (None, True, False):
+            assert list(open_table(frame, dayfirst=dayfirst).frame.index) == list(days)
+
+
+def test_years_of_two_digits_that_may_come_first_are_refused_until_it_is_said() -> None:
+    for rows, freq in ((11, "D"), (11, "MS"), (23, "h")):
+        dates = pd.date_range("2024-02-01", periods=rows, freq=freq)
+        frame = pd.DataFrame({"date": dates.strftime("%y-%m-%d %H:%M"), "a": np.arange(rows) / 7})
+        with pytest.raises(InputError, match="'24-02-01 00:00' .* may be 24 February 2001 or 01 February 2024; choose"):
+            open_table(frame)
+        assert open_table(frame, dayfirst=True).frame.index[0] == pd.Timestamp("2001-02-24")
+    german = pd.DataFrame(
+        {"date": pd.date_range("2024-02-13", periods=11).strftime("%d.%m.%y"), "a": np.arange(11) / 7}
+    )
+    assert open_table(german).frame.index[0] == pd.Timestamp("2024-02-13")
+
+
+@pytest.mark.parametrize("cell", ["5 Jan", "Jan-24", "01/02", "13/02", "00:00:00", "00:00-01-02-2024", "01,02,2024"])
+def test_dates_without_a_year_get_none_from_today(cell: str) -> None:
+    with pytest.raises(InputError, match="column 'date' of the frame does not hold dates in all rows"):
+        open_table(pd.DataFrame({"date": [cell] * 5, "a": np.arange(5) / 7}), time="date")
 
 
 def test_hours_that_a_change_of_clocks_repeats_or_skips_are_met_with_the_zone() -> None:

@@ -11,6 +11,7 @@ import re
 import warnings
 from datetime import datetime, timezone, tzinfo
 
+import dateutil.parser
 import numpy as np
 import pandas as pd
 from jaxtyping import Float32
@@ -25,10 +26,14 @@ Index = pd.DatetimeIndex | pd.RangeIndex
 
 NUMBERS = {"integer", "floating", "mixed-integer", "mixed-integer-float", "decimal", "boolean", "complex"}
 """Contents, as pandas infers them, that `pandas.to_datetime` would take for nanoseconds since 1970."""
-DAY_OR_MONTH = (
-    r"^\D*(?:\d{1,2}:\d{2}[^-./ ]*(?:\.\d+)?(?: *[AaPp]\.?[Mm]\.?)?[ ,]+\D*)?(\d{1,2})[-./ ](\d{1,2})[-./ ]\d"
-)
+CLOCK = r"^\D*(?:\d{1,2}(?::\d{2}[^-./ ]*(?:\.\d+)?(?: *[AaPp]\.?[Mm]\.?)?| *[AaPp]\.?[Mm]\.?)[ ,]+\D*)?"
+"""What may stand before a date: the day of the week, the time of day."""
+DAY_OR_MONTH = CLOCK + r"(\d{1,2})(?: *[-./] *| )(\d{1,2})(?: *[-./] *| )\d"
 """Dates in which the first number may be the day or the month: 05/02/2024, Mon 5.2.24 13:00, 13:00 5.2.24."""
+SHORT_YEAR = CLOCK + r"(\d{2})[-./](\d{1,2})[-./](\d{2})(?!\d)"
+"""Dates in which the first number may be the day or the year."""
+YEAR_FIRST = CLOCK + r"(?:\d{4}(?: *[-./] *| )\d{1,2}(?!\d)|\d{8}(?!\d))"
+"""Dates in which the month follows the year: 2024/02/05, 20240205T13."""
 FREQUENCIES: dict[str, tuple[str, str, int]] = {
     "s": ("second", "every second", 86400),
     "min": ("minute", "every minute", 1440),
@@ -99,27 +104,46 @@ def holds_dates(column: "pd.Series[str]") -> bool:
 
 def _resolve_dayfirst(column: "pd.Series[str]", dayfirst: bool | None) -> bool | None:
     """Return how all rows are read: by a row that has one reading only, else by `dayfirst`; None: no question."""
-    if not (len(column) and isinstance(column.iloc[0], str) and re.match(DAY_OR_MONTH, column.iloc[0])):
+    if not (len(column) and isinstance(column.iloc[0], str)) or re.match(YEAR_FIRST, column.iloc[0]):
         return None
     numbers = column.str.extract(DAY_OR_MONTH).astype(float)
     if (numbers.max() > 12).any():
+        if numbers[0].max() > 12 and dayfirst is None:
+            _check_year_is_last(column)
         return bool(numbers[0].max() > 12)
-    differ = (numbers[0] != numbers[1]).to_numpy()
-    if dayfirst is None and differ.any():
-        example = column[differ].iloc[[0]]
-        day, month = (_parse(example, dayfirst=reading) for reading in (True, False))
-        if day is None or month is None:
-            return None
-        raise InputError(
-            f"{example.iloc[0]!r} in column {column.name!r} may be {day[0]:%d %B %Y} or {month[0]:%d %B %Y}, and no "
-            "other row decides it; choose with dayfirst=True or dayfirst=False, or write dates like 2024-01-31 23:00"
+    if dayfirst is not None:
+        return dayfirst
+    day, month = (_parse(column, dayfirst=reading) for reading in (True, False))
+    if day is None or month is None or (day == month).all():
+        return None
+    row = int((day != month).argmax())
+    raise InputError(
+        f"{column.iloc[row]!r} in column {column.name!r} may be {day[row]:%d %B %Y} or {month[row]:%d %B %Y}, and no "
+        "other row decides it; choose with dayfirst=True or dayfirst=False, or write dates like 2024-01-31 23:00"
+    )
+
+
+def _check_year_is_last(column: "pd.Series[str]") -> None:
+    """Refuse dates such as 24-02-13 where the rows are as near to each other with the year first as with it last."""
+    numbers = column.str.extract(SHORT_YEAR).astype(float)
+    first, last = (
+        pd.to_datetime(
+            pd.DataFrame({"year": 2000 + numbers[year], "month": numbers[1], "day": numbers[2 - year]}), errors="coerce"
         )
-    return dayfirst
+        for year in (0, 2)
+    )
+    ordered = first.is_monotonic_increasing or first.is_monotonic_decreasing
+    # A leap year among either may make a difference of a day.
+    if not first.hasnans and ordered and first.max() - first.min() <= last.max() - last.min() + pd.Timedelta(days=1):
+        raise InputError(
+            f"{column.iloc[0]!r} in column {column.name!r} may be {last.iloc[0]:%d %B %Y} or {first.iloc[0]:%d %B %Y}; "
+            "choose dayfirst=True for the first, or write years with four digits, like 2024-01-31"
+        )
 
 
 def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | None:
     """Return the column as dates, None where some row is no date; differing UTC offsets become UTC."""
-    if _holds_numbers(column):
+    if _holds_numbers(column) or (len(column) and _lacks_year(column.iloc[0])):
         return None
     if len(column) and re.fullmatch(WEEK, str(column.iloc[0]).strip()):
         weeks = column.astype(str).str.strip().str.replace("-", "", regex=False) + "-1"
@@ -141,6 +165,21 @@ def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | No
                 continue
             return None if stamps.hasnans else stamps
     return None
+
+
+def _lacks_year(cell: object) -> bool:
+    """Return whether pandas would take the year of a text, such as 00:00 or 5 Jan, from elsewhere, such as today."""
+    if not isinstance(cell, str):
+        return False
+    if re.match(r"\s*\d+,\d+,", cell):  # it leaves out the second number
+        return True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of zones that it does not know, which pandas refuses
+            first, second = (dateutil.parser.parse(cell, default=datetime(year, 1, 1)).year for year in (2000, 2004))
+    except (ValueError, OverflowError):  # pandas reads other texts, too, such as 2024Q1; all of these have a year
+        return False
+    return first != second
 
 
 def _holds_numbers(column: "pd.Series[str]") -> bool:

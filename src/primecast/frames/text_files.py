@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from primecast.errors import InputError, format_list
+from primecast.frames.dates import holds_dates
 from primecast.frames.numbers import (
     DATA,
     NOTHING,
@@ -28,6 +29,10 @@ from primecast.frames.numbers import (
 
 SEPARATORS = ",;\t|"
 COMMENTS = ("#", "%")
+NO_NAMES = ("", *NOTHING, "na", "n/a", "#n/a", "nan", "null", "none", "true", "false", *("inf", "-inf", "+inf"))
+"""Words, in lower case, that stand among numbers and name nothing."""
+FULL_DATE = r"\d{4}|\d *[-./] *\d+ *[-./] *\d|\d[ -]?[A-Za-z]{3,}[ -]?\d"
+DATA_TOO = r"[+-]?\d+(?:\.\d*)? *%|[+-]?\d*(?:,\d+)+(?:\.\d*)?"
 
 
 @dataclass(frozen=True)
@@ -187,9 +192,9 @@ def is_data(line: str, sep: str) -> bool:
 def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
     """Refuse a first row of numbers and dates alone: the file has no names."""
     # A word makes it a header; so do whole numbers beside one, which are names of sensors or series.
-    if not is_data(lines[0], sep):
-        return
     known = [cell for cell in cells(lines[0], sep) if cell]
+    if not (any(map(_is_date, known)) or names_nothing(known)):
+        return
     first = cells(lines[1], sep)[0] if len(lines) > 1 else ""
     corner = not cells(lines[0], sep)[0] and re.fullmatch(r"\d{1,4}[-./]\d{1,2}[-./]\d.*", first)
     if corner and all(re.fullmatch(r"\d+", cell) for cell in known):
@@ -198,6 +203,21 @@ def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
         f"the first row of {path} holds no names but {', '.join(known[:3])}{', ...' if known[3:] else ''}; if the "
         "file has no header give header=None, if these are names header=0"
     )
+
+
+def names_nothing(row: Sequence[str]) -> bool:
+    """Return whether all cells are numbers, dates or stand for nothing: a row of data.
+
+    A word makes it a row of names; so do whole numbers beside one, which are names of sensors or series.
+    """
+    data = [cell for cell in row if re.fullmatch(rf"{DATA}|{DATA_TOO}", cell) or _is_date(cell)]
+    return bool(data) and all(cell in data or cell.lower() in NO_NAMES for cell in row)
+
+
+def _is_date(cell: str) -> bool:
+    """Return whether a cell is a date with a year, a month and a day; pandas takes a 7 and a May for dates, too."""
+    full = len(re.findall(r"\d+", cell)) > 1 and re.search(FULL_DATE, cell)
+    return bool(full) and holds_dates(pd.Series([cell]))
 
 
 # ---------------------------------------------------------------- separator and cells
