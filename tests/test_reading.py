@@ -1,6 +1,8 @@
 """Tables as people have them: separators, signs, encodings, dates in several columns; each is read right or refused."""
 
+import datetime
 import gzip
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from primecast.data import formats
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.intervals import check_levels
+from primecast.frames import text_files
 from primecast.frames.numbers import numbers_in_text
 from primecast.frames.read import ColumnsLeftOutWarning, OpenTable, open_table, read_table
 from primecast.frames.validate import SilentChannelWarning, validate
@@ -117,6 +120,29 @@ def test_what_a_packed_file_unpacks_to_is_bounded(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(formats, "MOST_BYTES", 1 << 16)
     with pytest.raises(InputError, match="plant.csv.gz unpacks to more than 65536 bytes, .*unpack it first"):
         opened(tmp_path, gzip.compress(b"date,a\n" + b"2024-01-01,1\n" * (1 << 20)), name="plant.csv.gz")
+
+
+def test_a_few_bytes_that_stand_for_very_many_cells_are_refused_before_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="plant.csv.gz has 1048577 columns, and at most 65536 are read"):
+        opened(tmp_path, gzip.compress(b"date" + b"," * (1 << 20)), name="plant.csv.gz")
+    monkeypatch.setattr(text_files, "MOST_CELLS", 1000)
+    rows = b"date,a\n" + b"2024-01-01,1\n" * 1001
+    with pytest.raises(InputError, match="plant.csv.gz has 2004 cells, and packed at most 1000 are read; unpack it"):
+        opened(tmp_path, gzip.compress(rows), name="plant.csv.gz")
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"a": np.zeros(100_003)}).to_parquet(tmp_path / "plant.parquet")
+    with pytest.raises(InputError, match="says 100003 rows of 1 columns, more than are read at once"):
+        open_table(tmp_path / "plant.parquet")
+
+
+def test_a_file_larger_than_the_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    path.touch()
+    os.truncate(path, 1 << 43)  # it takes no room on the disk
+    with pytest.raises(InputError, match="cannot read .*plant.csv: its 8796093022208 bytes are more than the memory"):
+        open_table(path)
 
 
 # ---------------------------------------------------------------- other files
@@ -519,6 +545,44 @@ def test_channels_of_any_size_are_forecast_alike() -> None:
     forecast = Forecaster(**QUICK).fit(hourly()).predict()
     tiny = Forecaster(**QUICK).fit(hourly() * 2.0**-700).predict()
     np.testing.assert_allclose(tiny.to_numpy() * 2.0**700, forecast.to_numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_errors_of_channels_of_any_size_are_measured_alike() -> None:
+    scores = {}
+    for size in (1.0, 1e-200):
+        fitted = Forecaster(**QUICK, bounds=None).fit(hourly() * size)
+        scores[size] = fitted.backtest(windows=2, level=[]).scores[["rmse", "mae", "naive_rmse"]] / size
+    np.testing.assert_allclose(scores[1e-200], scores[1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [("a", "b"), 1.5, True, pd.Timestamp("2024-01-01")], ids=str)
+def test_an_index_whose_name_could_not_be_given_back_is_refused(name: Any) -> None:
+    with pytest.raises(InputError, match="the index is named .*, neither text nor a whole number"):
+        validate(hourly().set_axis(pd.DatetimeIndex(hourly().index, name=name), axis=0))
+
+
+@pytest.mark.parametrize("index", [hourly().index, pd.RangeIndex(101)], ids=["dates", "numbers"])
+def test_an_index_named_by_a_number_has_this_name_after_loading(index: pd.Index, tmp_path: Path) -> None:
+    fitted = Forecaster(**QUICK).fit(hourly().set_axis(index.rename(np.int64(7)), axis=0))
+    fitted.save(tmp_path / "model")
+    name = Forecaster.load(tmp_path / "model").predict().index.name
+    assert name == 7 and fitted.predict().index.name == 7
+
+
+def test_names_that_a_forecast_could_not_give_back_are_refused_wherever_they_stand() -> None:
+    with pytest.raises(InputError, match="the time column is named 0, which is no text; rename it"):
+        open_table(hourly().rename_axis(0).reset_index())
+    long = hourly().set_axis([True, False], axis=1).melt(ignore_index=False, var_name="unique_id", value_name="y")
+    with pytest.raises(InputError, match="the column name True is neither text nor a whole number"):
+        open_table(long.rename_axis("ds").reset_index())
+
+
+def test_days_of_polars_are_forecast() -> None:
+    polars = pytest.importorskip("polars")
+    dates = pd.date_range("2024-01-01", periods=101)
+    days = polars.DataFrame({"when": list(dates.date), **{name: hourly()[name].to_numpy() for name in hourly()}})
+    forecast = Forecaster(**QUICK).fit(days).predict()
+    assert forecast["when"].to_list()[0].date() == datetime.date(2024, 4, 11)
 
 
 def test_levels_that_share_their_column_names_are_refused() -> None:

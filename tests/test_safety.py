@@ -177,8 +177,10 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "period": (lambda c: c["periods"].update(test=["soon", "later"]), "config.json cannot be used: .*soon"),
     "half a period": (lambda c: c["periods"].update(val=["2024-01-01"]), "it has no usable periods.val"),
     "no date": (lambda c: c["periods"].update(val=["NaT", "NaT"]), "its period 'val' has no date"),
-    "season": (lambda c: c.update(season=0), "its season is 0; it must be at least 1"),
-    "stride": (lambda c: c.update(stride=0), "its stride is 0; it must be at least 1"),
+    "season": (lambda c: c.update(season=0), "its season is 0; it must lie between 1 and"),
+    "stride": (lambda c: c.update(stride=0), "its stride is 0; it must lie between 1 and"),
+    "rows": (lambda c: c.update(rows=1 << 63), "its rows is 9223372036854775808; it must lie between 0 and"),
+    "name of the index": (lambda c: c["index"].update(name=True), "names its index True, which is no name"),
     "end of time": (lambda c: c["index"].update(start="2262-04-11T20:00:00", unit="ns"), "config.json cannot be used"),
     "backward": (lambda c: c["index"].update(freq="-1h"), "rows that are not in the order of time, with freq '-1h'"),
     "unit": (lambda c: c["index"].update(unit="eon"), "unknown unit of time 'eon'"),
@@ -235,6 +237,43 @@ def test_what_is_no_regular_file_is_not_opened(folder: Path, name: str, kind: st
         (folder / name).mkdir()
     with pytest.raises(InputError, match=f"cannot read .*{name}: it is not a regular file"):
         Forecaster.load(folder)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link to a device", "link to nowhere", "folder"])
+def test_a_lock_that_is_no_regular_file_is_refused_and_no_link_is_followed(
+    fitted: Forecaster, folder: Path, tmp_path: Path, kind: str
+) -> None:
+    lock, elsewhere = folder / ".lock", tmp_path / "elsewhere"
+    if kind == "fifo":
+        os.mkfifo(lock)
+    elif kind == "folder":
+        lock.mkdir()
+    else:
+        lock.symlink_to("/dev/zero" if kind == "link to a device" else elsewhere)
+    with pytest.raises(InputError, match="cannot (lock|write into) "):
+        fitted.save(folder)
+    assert not elsewhere.exists()
+
+
+def test_folders_under_the_names_of_files_lose_nothing(fitted: Forecaster, folder: Path) -> None:
+    (folder / f".{CONFIG}.0.tmp").mkdir()
+    fitted.save(folder)
+    (folder / "README.md").unlink()
+    (folder / "README.md").mkdir()
+    before = (folder / CONFIG).stat().st_ino, (folder / WEIGHTS).stat().st_ino
+    with pytest.raises(InputError, match="cannot write .*README.md: it is a folder"):
+        fitted.save(folder)
+    assert ((folder / CONFIG).stat().st_ino, (folder / WEIGHTS).stat().st_ino) == before
+
+
+def test_a_configuration_of_very_many_columns_is_checked_at_once(folder: Path) -> None:
+    names = [str(number) for number in range(65536)]
+    began = time.monotonic()
+    for columns, message in ((names, "the model is too large"), ([*names[1:], "9"], "several columns '9'")):
+        edit_config(folder, lambda c, columns=columns: (c.update(columns=columns), c["layout"].update(whole=names)))  # type: ignore[misc]
+        with pytest.raises(InputError, match=message):
+            Forecaster.load(folder)
+    assert time.monotonic() - began < 30  # each took minutes when names were sought one by one
 
 
 def test_weights_larger_than_any_model_are_not_read(folder: Path) -> None:

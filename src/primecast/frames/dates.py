@@ -285,7 +285,32 @@ def row_number(index: Index) -> int:
         step = pd.Timedelta(freq).as_unit(last.unit)  # type: ignore[arg-type]
         return int((last - pd.Timestamp(0).as_unit(last.unit)) // step) + 1
     except ValueError:  # the rows have no constant length, such as months
-        return len(pd.date_range(pd.Timestamp(0), last, freq=freq))
+        return _steps_since_1970(freq, last) + 1
+
+
+def _steps_since_1970(freq: pd.offsets.BaseOffset | None, last: pd.Timestamp) -> int:
+    """Return after how many steps of a calendar from its first date on or after 1970 on, or before it, a date comes.
+
+    By bisection: a calendar of hours has millions of steps, and pandas lists none before 1678 or after 2262.
+    """
+    assert freq is not None
+    first = freq.rollforward(pd.Timestamp(0).as_unit(last.unit))
+
+    def reached(steps: int) -> bool:
+        try:
+            return bool(first + steps * freq <= last)
+        except (NotImplementedError, OverflowError, TypeError, ValueError):  # beyond the years 1 to 9999
+            return steps < 0
+
+    before, after = -1, 1
+    while not reached(before):
+        before *= 2
+    while reached(after):
+        after *= 2
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (middle, after) if reached(middle) else (before, middle)
+    return before
 
 
 def row_length(index: Index) -> pd.Timedelta | None:

@@ -200,7 +200,8 @@ class LongTable:
 
 def _pivot(df: pd.DataFrame, id: str, time: str, value: str | None) -> pd.DataFrame:
     wide = df.pivot(index=time, columns=id, values=str(value))
-    return wide[df[id].unique()].rename_axis(columns=None)
+    # Not wide[names]: of names that are true and false that would choose rows.
+    return wide.reindex(columns=df[id].unique()).rename_axis(columns=None)
 
 
 def widen(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from primecast.data.formats import PACKED
 from primecast.errors import InputError, format_list
 from primecast.frames.dates import holds_dates
 from primecast.frames.numbers import (
@@ -29,6 +30,9 @@ from primecast.frames.numbers import (
 
 SEPARATORS = ",;\t|"
 COMMENTS = ("#", "%")
+MOST_CELLS = 1 << 24
+"""Of a table in a compressed file that is smaller: each takes up to 50 bytes of memory, and may be hardly any in it."""
+MOST_COLUMNS = 1 << 16
 NO_NAMES = ("", *NOTHING, "na", "n/a", "#n/a", "nan", "null", "none", "true", "false", *("inf", "-inf", "+inf"))
 """Words, in lower case, that stand among numbers and name nothing."""
 FULL_DATE = r"\d{4}|\d *[-./] *\d+ *[-./] *\d|\d[ -]?[A-Za-z]{3,}[ -]?\d"
@@ -57,6 +61,7 @@ def read_text(
     start = content[: 1 << 16].decode("utf-8", errors="ignore")
     lines = [line for line in start.splitlines() if line.strip()][:50]
     sep = _separator(lines)
+    _check_size(content, sep, path)
     if header == "infer" and lines:
         _check_header(lines, sep, path)
 
@@ -203,6 +208,22 @@ def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
         f"the first row of {path} holds no names but {', '.join(known[:3])}{', ...' if known[3:] else ''}; if the "
         "file has no header give header=None, if these are names header=0"
     )
+
+
+def _check_size(content: bytes, sep: str, path: Path) -> None:
+    """Refuse a table of more columns than a model has channels, and a packed one that would fill the memory."""
+    sign = sep.encode() if sep in SEPARATORS else b" "
+    columns = content.partition(b"\n")[0].count(sign) + 1
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{path} has {columns} columns, and at most {MOST_COLUMNS} are read")
+    cells = content.count(sign) + content.count(b"\n")
+    if path.suffix in PACKED and cells > most_cells(path):
+        raise InputError(f"{path} has {cells} cells, and packed at most {most_cells(path)} are read; unpack it first")
+
+
+def most_cells(path: Path) -> int:
+    """Return how many cells a compressed file may have: one for each of its bytes, or a number that does no harm."""
+    return max(MOST_CELLS, path.stat().st_size)
 
 
 def names_nothing(row: Sequence[str]) -> bool:

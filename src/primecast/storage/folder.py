@@ -43,6 +43,9 @@ def save_folder(
     new = {"form": form, "sha256": hashlib.sha256(blob).hexdigest(), **config}
     _present(folder, form)  # refuse another's folder before it is touched
     with lock_folder(folder, wait=True):
+        for name in (CONFIG, WEIGHTS, CARD):  # or the first would be written when the last cannot be
+            if (folder / name).is_dir():
+                raise InputError(f"cannot write {folder / name}: it is a folder")
         clear_temporaries(folder, CONFIG, WEIGHTS, CARD)
         old = _present(folder, form)
         if old is not None:
