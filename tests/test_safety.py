@@ -144,6 +144,20 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda c: c["params"].update(model="gat", model_args={"d_model": 65536}),
         "the model is too large: it has more than 2048 MiB of weights",
     ),
+    "attention of many channels": (
+        lambda c: (
+            c["params"].update(attention="standard", model_args={"d_model": 64, "n_heads": 64}),
+            c.update(columns=[str(name) for name in range(65536)]),
+        ),
+        "a forecast of 65536 channels by itransformer takes 1100 GB of memory, and this machine has",
+    ),
+    "lags of many steps": (
+        lambda c: (
+            c["params"].update(model="lagts-reconstruction", lookback=60000, model_args={"d_model": 4}),
+            c["index"].update(rows=60007),
+        ),
+        "look-back 60000 and max_lag 15000 make .* numbers of each window, and at most 268435456 are computed",
+    ),
     "graph of many nodes": (
         lambda c: (c["params"].update(model="gat"), c.update(columns=[str(name) for name in range(65536)])),
         "a graph of 65540 channels and time features is too large; it may have 8192",
