@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
-from primecast.storage.folder import CONFIG, WEIGHTS
+from primecast.storage.folder import CONFIG, WEIGHTS, with_checksum
 from tests.test_forecaster import SMALL, waves
 
 # ---------------------------------------------------------------- hostile folders
@@ -45,7 +45,25 @@ def folder(fitted: Forecaster, tmp_path: Path) -> Path:
 def edit_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     config = json.loads((folder / CONFIG).read_text())
     change(config)
-    (folder / CONFIG).write_text(json.dumps(config))
+    (folder / CONFIG).write_text(json.dumps(with_checksum(config)))
+
+
+def test_a_flipped_bit_of_the_configuration_is_refused_or_harmless(fitted: Forecaster, folder: Path) -> None:
+    whole = (folder / CONFIG).read_bytes()
+    assert json.loads(whole) == with_checksum(json.loads(whole))
+    refused = 0
+    for place in range(0, 8 * len(whole), 17):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        (folder / CONFIG).write_bytes(damaged)
+        try:
+            loaded = Forecaster.load(folder)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)
+        else:  # white space is still white space, an e of a number an E
+            assert loaded.facts_ == fitted.facts_ and loaded.state_.columns == fitted.state_.columns
+    assert refused > len(whole) // 8
 
 
 def put_weights(folder: Path, data: bytes) -> None:
