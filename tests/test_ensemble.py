@@ -19,6 +19,7 @@ from primecast.data import nyc_weather
 from primecast.errors import InputError
 from primecast.forecasting.designs import DESIGNS
 from primecast.forecasting.ensemble import FEW, Ensemble, LastSteps, error_products, greedy_weights
+from primecast.storage.folder import with_checksum
 
 B, L, H, N, M = 2, 11, 5, 3, 7
 
