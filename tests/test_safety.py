@@ -212,6 +212,7 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "season": (lambda c: c.update(season=0), "its season is 0; it must lie between 1 and"),
     "stride": (lambda c: c.update(stride=0), "its stride is 0; it must lie between 1 and"),
     "rows": (lambda c: c.update(rows=1 << 63), "its rows is 9223372036854775808; it must lie between 0 and"),
+    "half a character": (lambda c: c["params"].update(device="\ud800"), "config.json is not valid JSON: .*surrogates"),
     "name of the index": (lambda c: c["index"].update(name=True), "names its index True, which is no name"),
     "end of time": (lambda c: c["index"].update(start="2262-04-11T20:00:00", unit="ns"), "config.json cannot be used"),
     "backward": (lambda c: c["index"].update(freq="-1h"), "rows that are not in the order of time, with freq '-1h'"),

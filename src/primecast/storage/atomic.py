@@ -59,7 +59,9 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write JSON that people and every JSON reader can read: indented, UTF-8, no NaN."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes_atomically(path, (text + "\n").encode())
+    with refuse_os_errors(f"write {path}"):
+        data = (text + "\n").encode()
+    write_bytes_atomically(path, data)
 
 
 @contextmanager
@@ -146,7 +148,10 @@ def read_json(path: Path) -> Any:
     """Return the value in a JSON file."""
     text = read_bytes(path, largest=LARGEST_JSON)
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if b"\\u" in text:  # half a character, a lone surrogate, could not be written again
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
 
