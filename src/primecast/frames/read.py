@@ -20,11 +20,11 @@ from primecast.errors import InputError, format_list, stamp
 from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, existing
 from primecast.frames.dates import dates_of_numbers, frequency_in_words, zone_name
 from primecast.frames.files import path_of, read_file
-from primecast.frames.text_files import names_nothing
 from primecast.frames.layouts import FILE, Layout, from_native
 from primecast.frames.long_tables import LongTable, as_long, names_long, refuse_long
 from primecast.frames.numbers import make_missing
 from primecast.frames.regular import with_absent_rows
+from primecast.frames.text_files import names_nothing
 from primecast.frames.time_columns import at_step, dated_from, find_date, find_time, set_time
 from primecast.frames.validate import check_columns, describe_gaps
 
