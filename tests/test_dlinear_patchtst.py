@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from primecast.errors import InputError
 from primecast.models import create_model
 from primecast.models.patchtst import TokenBatchNorm, patches
+from primecast.nn import layers
 from primecast.nn.dropout import Dropout
 from primecast.nn.layers import moving_average
 from tests.reference import dlinear_by_loops, moving_average_by_loops, patches_by_slices
@@ -66,6 +67,16 @@ def test_the_moving_average_agrees_with_the_mean_of_each_neighbourhood(length: i
         for n in range(3):
             expected = moving_average_by_loops(x[b, :, n].numpy(), 2 * half + 1)
             assert_close(smooth[b, :, n], torch.from_numpy(expected))
+
+
+def test_the_moving_average_of_a_long_window_needs_no_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(B, 31, 3, dtype=torch.float64)
+    products = [moving_average(x, kernel) for kernel in (1, 5, 67)]
+    monkeypatch.setattr(layers, "LARGEST_MATRIX", 30)
+    for kernel, product in zip((1, 5, 67), products, strict=True):
+        assert_close(moving_average(x, kernel), product)
+    monkeypatch.undo()
+    assert moving_average(torch.ones(1, 65536, 1), 25).eq(1).all()  # a matrix would take 17 GB
 
 
 @pytest.mark.parametrize("kernel", [0, -1, 24])

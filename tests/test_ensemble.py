@@ -19,6 +19,7 @@ from primecast.data import nyc_weather
 from primecast.errors import InputError
 from primecast.forecasting.designs import DESIGNS
 from primecast.forecasting.ensemble import FEW, Ensemble, LastSteps, error_products, greedy_weights
+from primecast.storage.folder import with_checksum
 
 B, L, H, N, M = 2, 11, 5, 3, 7
 
@@ -125,7 +126,7 @@ def test_an_ensemble_is_saved_and_loaded_with_its_members_and_weights(best: Fore
     path = tmp_path / "model" / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     config["members"][0]["lookback"] = 15
-    path.write_text(json.dumps(config), encoding="utf-8")
+    path.write_text(json.dumps(with_checksum(config)), encoding="utf-8")
     with pytest.raises(InputError, match="a member has look-back 15, its Forecaster 14"):
         Forecaster.load(tmp_path / "model")
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from primecast.data.nyc import nyc_weather
 from primecast.data.windows import split
 from primecast.errors import InputError
-from primecast.frames.dates import frequency_in_words, future_index, read_dates, season_of
+from primecast.frames.date_columns import read_dates
+from primecast.frames.dates import frequency_in_words, future_index, season_of
 from primecast.frames.layouts import lengthen
 from primecast.frames.long_tables import widen
 from primecast.frames.read import ColumnsLeftOutWarning, read_table

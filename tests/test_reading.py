@@ -1,6 +1,8 @@
 """Tables as people have them: separators, signs, encodings, dates in several columns; each is read right or refused."""
 
+import datetime
 import gzip
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from primecast.data import formats
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.intervals import check_levels
+from primecast.frames import text_files
 from primecast.frames.numbers import SPACES, WITH_UNIT, numbers_in_text
 from primecast.frames.read import ColumnsLeftOutWarning, OpenTable, open_table, read_table
 from primecast.frames.validate import SilentChannelWarning, validate
@@ -126,6 +129,29 @@ def test_what_a_packed_file_unpacks_to_is_bounded(tmp_path: Path, monkeypatch: p
         opened(tmp_path, gzip.compress(b"date,a\n" + b"2024-01-01,1\n" * (1 << 20)), name="plant.csv.gz")
 
 
+def test_a_few_bytes_that_stand_for_very_many_cells_are_refused_before_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="plant.csv.gz has 1048577 columns, and at most 65536 are read"):
+        opened(tmp_path, gzip.compress(b"date" + b"," * (1 << 20)), name="plant.csv.gz")
+    monkeypatch.setattr(text_files, "MOST_CELLS", 1000)
+    rows = b"date,a\n" + b"2024-01-01,1\n" * 1001
+    with pytest.raises(InputError, match="plant.csv.gz has 2004 cells, and packed at most 1000 are read; unpack it"):
+        opened(tmp_path, gzip.compress(rows), name="plant.csv.gz")
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"a": np.zeros(100_003)}).to_parquet(tmp_path / "plant.parquet")
+    with pytest.raises(InputError, match="says 100003 rows of 1 columns, more than are read at once"):
+        open_table(tmp_path / "plant.parquet")
+
+
+def test_a_file_larger_than_the_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plant.csv"
+    path.touch()
+    os.truncate(path, 1 << 43)  # it takes no room on the disk
+    with pytest.raises(InputError, match="cannot read .*plant.csv: its 8796093022208 bytes are more than the memory"):
+        open_table(path)
+
+
 # ---------------------------------------------------------------- other files
 
 
@@ -175,9 +201,38 @@ def test_a_file_without_names_is_refused_until_it_is_said(tmp_path: Path) -> Non
     assert list(opened(tmp_path, "date,13,5\n2024-01-01,1,2.5\n2024-01-02,2,3.5\n").frame) == ["13", "5"]
 
 
+FIRST_ROWS = {
+    **{cell: f"2024-01-28 00:00,1.5,{cell}" for cell in ("NaN", "NA", "?", "-inf", "5%", "true", "OK")},
+    "ISO with Z": "2024-01-28T00:00:00Z,1.5,2",
+    "12 hours": "01/28/2024 12:00 AM,1.5,2",
+    "month in words": "28 Jan 2024 00:00,1.5,2",
+    "quoted": '"January 28, 2024 00:00",1.5,2',
+    "day of the week": "Sun 28/01/2024 00:00,1.5,2",
+    "zone": "2024-01-28 00:00 UTC,1.5,2",
+    "no date": "1.5,NaN,2",
+}
+
+
+@pytest.mark.parametrize("row", FIRST_ROWS.values(), ids=FIRST_ROWS.keys())
+def test_a_first_row_with_a_date_or_without_a_word_is_no_row_of_names(row: str, tmp_path: Path) -> None:
+    rows = [row, *(f"2024-01-28 0{hour}:00,{hour / 7:.3f},{hour}" for hour in range(1, 8))]
+    with pytest.raises(InputError, match="first row of .*plant.csv holds no names but .*header=None"):
+        opened(tmp_path, "\n".join(rows))
+
+
+def test_a_word_or_a_part_of_a_date_beside_numbers_is_a_name(tmp_path: Path) -> None:
+    for names in ("date,PM2.5,13", "date,0.1,0.5", "date,may,10", "date,T1 2,2024"):
+        table = opened(tmp_path, f"{names}\n2024-01-28,1.5,2\n2024-01-29,2.5,7\n")
+        assert list(table.frame.columns) == names.split(",")[1:]
+
+
 def test_names_like_a_row_of_numbers_are_refused_in_frames_too() -> None:
     with pytest.raises(InputError, match=r"named 0.5, 0.5.1, like a row of numbers: read the file with header=None"):
         open_table(hourly().set_axis(["0.5", "0.5.1"], axis=1))
+    for names in (["1.5", "2"], ["2.5", "nan"], ["2024-01-28 00:00:00", "3.5"]):
+        with pytest.raises(InputError, match="like a row of numbers"):
+            open_table(hourly().set_axis(names, axis=1))
+    assert list(open_table(hourly().set_axis(["17", "-3"], axis=1)).frame) == ["17", "-3"]
 
 
 def test_rows_without_dates_are_dated_from_a_start(tmp_path: Path) -> None:
@@ -252,6 +307,53 @@ def test_a_time_before_its_date_is_as_ambiguous_as_after_it() -> None:
     assert open_table(frame, dayfirst=False).frame.index[2] == pd.Timestamp("2024-03-02")
     evening = frame.assign(date=[f"11:30 PM {day}.02.2024" for day in (12, 13, 14)])
     assert open_table(evening).frame.index[0] == pd.Timestamp("2024-02-12 23:30")
+
+
+FORMS = {
+    "clock with a letter": "%Hh%M %d/%m/%y",
+    "12 hours without minutes": "%I%p %d/%m/%Y",
+    "clock and a stroke": "%H:%M/%d/%m/%Y",
+    "blanks around points": "%d. %m. %Y",
+    "blanks around strokes": "%d / %m / %Y",
+    "tab": "%H:%M\t%d-%m-%y",
+    "hours in words": "%H hours %d-%m-%y",
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_whatever_stands_around_a_date_the_day_or_the_month_may_come_first(form: str) -> None:
+    days = pd.date_range("2024-02-01", periods=11)
+    frame = pd.DataFrame({"date": days.strftime(form), "a": np.arange(11) / 7})
+    with pytest.raises(InputError, match="may be 01 February 2024 or 02 January 2024, and no other row decides it"):
+        open_table(frame)
+    assert list(open_table(frame, dayfirst=True).frame.index) == list(days)
+
+
+def test_dates_with_the_year_first_are_read_alike_whatever_is_said_of_days() -> None:
+    days = pd.date_range("2024-02-01", periods=5)
+    for form in ("%Y/%m/%d", "%Y-%m-%d %H:%M", "00:00 %Y-%m-%d", "%Y%m%dT%H%M%S", "%Y %m %d"):
+        frame = pd.DataFrame({"date": days.strftime(form), "a": np.arange(5) / 7})
+        for dayfirst in (None, True, False):
+            assert list(open_table(frame, dayfirst=dayfirst).frame.index) == list(days)
+
+
+def test_years_of_two_digits_that_may_come_first_are_refused_until_it_is_said() -> None:
+    for rows, freq in ((11, "D"), (11, "MS"), (23, "h")):
+        dates = pd.date_range("2024-02-01", periods=rows, freq=freq)
+        frame = pd.DataFrame({"date": dates.strftime("%y-%m-%d %H:%M"), "a": np.arange(rows) / 7})
+        with pytest.raises(InputError, match="'24-02-01 00:00' .* may be 24 February 2001 or 01 February 2024; choose"):
+            open_table(frame)
+        assert open_table(frame, dayfirst=True).frame.index[0] == pd.Timestamp("2001-02-24")
+    german = pd.DataFrame(
+        {"date": pd.date_range("2024-02-13", periods=11).strftime("%d.%m.%y"), "a": np.arange(11) / 7}
+    )
+    assert open_table(german).frame.index[0] == pd.Timestamp("2024-02-13")
+
+
+@pytest.mark.parametrize("cell", ["5 Jan", "Jan-24", "01/02", "13/02", "00:00:00", "00:00-01-02-2024", "01,02,2024"])
+def test_dates_without_a_year_get_none_from_today(cell: str) -> None:
+    with pytest.raises(InputError, match="column 'date' of the frame does not hold dates in all rows"):
+        open_table(pd.DataFrame({"date": [cell] * 5, "a": np.arange(5) / 7}), time="date")
 
 
 def test_hours_that_a_change_of_clocks_repeats_or_skips_are_met_with_the_zone() -> None:
@@ -450,6 +552,44 @@ def test_channels_of_any_size_are_forecast_alike() -> None:
     forecast = Forecaster(**QUICK).fit(hourly()).predict()
     tiny = Forecaster(**QUICK).fit(hourly() * 2.0**-700).predict()
     np.testing.assert_allclose(tiny.to_numpy() * 2.0**700, forecast.to_numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_errors_of_channels_of_any_size_are_measured_alike() -> None:
+    scores = {}
+    for size in (1.0, 1e-200):
+        fitted = Forecaster(**QUICK, bounds=None).fit(hourly() * size)
+        scores[size] = fitted.backtest(windows=2, level=[]).scores[["rmse", "mae", "naive_rmse"]] / size
+    np.testing.assert_allclose(scores[1e-200], scores[1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [("a", "b"), 1.5, True, pd.Timestamp("2024-01-01")], ids=str)
+def test_an_index_whose_name_could_not_be_given_back_is_refused(name: Any) -> None:
+    with pytest.raises(InputError, match="the index is named .*, neither text nor a whole number"):
+        validate(hourly().set_axis(pd.DatetimeIndex(hourly().index, name=name), axis=0))
+
+
+@pytest.mark.parametrize("index", [hourly().index, pd.RangeIndex(101)], ids=["dates", "numbers"])
+def test_an_index_named_by_a_number_has_this_name_after_loading(index: pd.Index, tmp_path: Path) -> None:
+    fitted = Forecaster(**QUICK).fit(hourly().set_axis(index.rename(np.int64(7)), axis=0))
+    fitted.save(tmp_path / "model")
+    name = Forecaster.load(tmp_path / "model").predict().index.name
+    assert name == 7 and fitted.predict().index.name == 7
+
+
+def test_names_that_a_forecast_could_not_give_back_are_refused_wherever_they_stand() -> None:
+    with pytest.raises(InputError, match="the time column is named 0, which is no text; rename it"):
+        open_table(hourly().rename_axis(0).reset_index())
+    long = hourly().set_axis([True, False], axis=1).melt(ignore_index=False, var_name="unique_id", value_name="y")
+    with pytest.raises(InputError, match="the column name True is neither text nor a whole number"):
+        open_table(long.rename_axis("ds").reset_index())
+
+
+def test_days_of_polars_are_forecast() -> None:
+    polars = pytest.importorskip("polars")
+    dates = pd.date_range("2024-01-01", periods=101)
+    days = polars.DataFrame({"when": list(dates.date), **{name: hourly()[name].to_numpy() for name in hourly()}})
+    forecast = Forecaster(**QUICK).fit(days).predict()
+    assert forecast["when"].to_list()[0].date() == datetime.date(2024, 4, 11)
 
 
 def test_levels_that_share_their_column_names_are_refused() -> None:

@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
-from primecast.storage.folder import CONFIG, WEIGHTS
+from primecast.storage.folder import CONFIG, WEIGHTS, with_checksum
 from tests.test_forecaster import SMALL, waves
 
 # ---------------------------------------------------------------- hostile folders
@@ -45,7 +45,25 @@ def folder(fitted: Forecaster, tmp_path: Path) -> Path:
 def edit_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     config = json.loads((folder / CONFIG).read_text())
     change(config)
-    (folder / CONFIG).write_text(json.dumps(config))
+    (folder / CONFIG).write_text(json.dumps(with_checksum(config)))
+
+
+def test_a_flipped_bit_of_the_configuration_is_refused_or_harmless(fitted: Forecaster, folder: Path) -> None:
+    whole = (folder / CONFIG).read_bytes()
+    assert json.loads(whole) == with_checksum(json.loads(whole))
+    refused = 0
+    for place in range(0, 8 * len(whole), 17):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        (folder / CONFIG).write_bytes(damaged)
+        try:
+            loaded = Forecaster.load(folder)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)
+        else:  # white space is still white space, an e of a number an E
+            assert loaded.facts_ == fitted.facts_ and loaded.state_.columns == fitted.state_.columns
+    assert refused > len(whole) // 8
 
 
 def put_weights(folder: Path, data: bytes) -> None:
@@ -144,6 +162,20 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda c: c["params"].update(model="gat", model_args={"d_model": 65536}),
         "the model is too large: it has more than 2048 MiB of weights",
     ),
+    "attention of many channels": (
+        lambda c: (
+            c["params"].update(attention="standard", model_args={"d_model": 64, "n_heads": 64}),
+            c.update(columns=[str(name) for name in range(65536)]),
+        ),
+        "a forecast of 65536 channels by itransformer takes 1100 GB of memory, and this machine has",
+    ),
+    "lags of many steps": (
+        lambda c: (
+            c["params"].update(model="lagts-reconstruction", lookback=60000, model_args={"d_model": 4}),
+            c["index"].update(rows=60007),
+        ),
+        "look-back 60000 and max_lag 15000 make .* numbers of each window, and at most 268435456 are computed",
+    ),
     "graph of many nodes": (
         lambda c: (c["params"].update(model="gat"), c.update(columns=[str(name) for name in range(65536)])),
         "a graph of 65540 channels and time features is too large; it may have 8192",
@@ -177,8 +209,11 @@ CONFIG_ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "period": (lambda c: c["periods"].update(test=["soon", "later"]), "config.json cannot be used: .*soon"),
     "half a period": (lambda c: c["periods"].update(val=["2024-01-01"]), "it has no usable periods.val"),
     "no date": (lambda c: c["periods"].update(val=["NaT", "NaT"]), "its period 'val' has no date"),
-    "season": (lambda c: c.update(season=0), "its season is 0; it must be at least 1"),
-    "stride": (lambda c: c.update(stride=0), "its stride is 0; it must be at least 1"),
+    "season": (lambda c: c.update(season=0), "its season is 0; it must lie between 1 and"),
+    "stride": (lambda c: c.update(stride=0), "its stride is 0; it must lie between 1 and"),
+    "rows": (lambda c: c.update(rows=1 << 63), "its rows is 9223372036854775808; it must lie between 0 and"),
+    "half a character": (lambda c: c["params"].update(device="\ud800"), "config.json is not valid JSON: .*surrogates"),
+    "name of the index": (lambda c: c["index"].update(name=True), "names its index True, which is no name"),
     "end of time": (lambda c: c["index"].update(start="2262-04-11T20:00:00", unit="ns"), "config.json cannot be used"),
     "backward": (lambda c: c["index"].update(freq="-1h"), "rows that are not in the order of time, with freq '-1h'"),
     "unit": (lambda c: c["index"].update(unit="eon"), "unknown unit of time 'eon'"),
@@ -235,6 +270,43 @@ def test_what_is_no_regular_file_is_not_opened(folder: Path, name: str, kind: st
         (folder / name).mkdir()
     with pytest.raises(InputError, match=f"cannot read .*{name}: it is not a regular file"):
         Forecaster.load(folder)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link to a device", "link to nowhere", "folder"])
+def test_a_lock_that_is_no_regular_file_is_refused_and_no_link_is_followed(
+    fitted: Forecaster, folder: Path, tmp_path: Path, kind: str
+) -> None:
+    lock, elsewhere = folder / ".lock", tmp_path / "elsewhere"
+    if kind == "fifo":
+        os.mkfifo(lock)
+    elif kind == "folder":
+        lock.mkdir()
+    else:
+        lock.symlink_to("/dev/zero" if kind == "link to a device" else elsewhere)
+    with pytest.raises(InputError, match="cannot (lock|write into) "):
+        fitted.save(folder)
+    assert not elsewhere.exists()
+
+
+def test_folders_under_the_names_of_files_lose_nothing(fitted: Forecaster, folder: Path) -> None:
+    (folder / f".{CONFIG}.0.tmp").mkdir()
+    fitted.save(folder)
+    (folder / "README.md").unlink()
+    (folder / "README.md").mkdir()
+    before = (folder / CONFIG).stat().st_ino, (folder / WEIGHTS).stat().st_ino
+    with pytest.raises(InputError, match="cannot write .*README.md: it is a folder"):
+        fitted.save(folder)
+    assert ((folder / CONFIG).stat().st_ino, (folder / WEIGHTS).stat().st_ino) == before
+
+
+def test_a_configuration_of_very_many_columns_is_checked_at_once(folder: Path) -> None:
+    names = [str(number) for number in range(65536)]
+    began = time.monotonic()
+    for columns, message in ((names, "the model is too large"), ([*names[1:], "9"], "several columns '9'")):
+        edit_config(folder, lambda c, columns=columns: (c.update(columns=columns), c["layout"].update(whole=names)))  # type: ignore[misc]
+        with pytest.raises(InputError, match=message):
+            Forecaster.load(folder)
+    assert time.monotonic() - began < 30  # each took minutes when names were sought one by one
 
 
 def test_weights_larger_than_any_model_are_not_read(folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from dateutil.tz import gettz, tzoffset, tzutc
 
 from primecast.errors import InputError
-from primecast.frames.dates import Index, align_rows, check_step, describe_step, zone_name
+from primecast.frames.dates import Index, align_rows, check_step, describe_step, row_number, zone_name
 from primecast.frames.validate import check_frame
 
 
@@ -108,3 +108,16 @@ def test_a_zone_has_a_name_that_pandas_reads(zone: object, name: str) -> None:
     assert index.tz is not None and zone_name(index.tz) == name
     assert describe_step(index) == f"'D' in {name}"
     assert list(index.tz_convert(name).hour) == [0] * 11
+
+
+CALENDARS = ("MS", "ME", "QE-DEC", "YS", "B", "2B", "W-SUN", "SME", "bh", "3MS", "WOM-2TUE")
+
+
+@pytest.mark.parametrize("freq", CALENDARS)
+def test_rows_of_a_calendar_are_numbered_one_by_one_in_every_century(freq: str) -> None:
+    for start in ("0301-02-02", "1749-01-05", "1969-10-03", "2024-01-03", "9970-01-03"):
+        index = pd.date_range(start, periods=11, freq=freq, unit="s")
+        numbers = [row_number(pd.DatetimeIndex(index[: rows + 1], freq=freq)) for rows in range(11)]
+        assert np.diff(numbers).tolist() == [1] * 10
+    listed = pd.date_range("1970-01-01", "1975-05-05", freq=freq)
+    assert row_number(listed) == len(listed)

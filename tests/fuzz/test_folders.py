@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.frames.dates import future_index
-from primecast.storage.folder import CARD, CONFIG, WEIGHTS
+from primecast.storage.folder import CARD, CONFIG, WEIGHTS, with_checksum
 from tests.fuzz.mutations import NASTY, damaged, mutated
 from tests.fuzz.outcomes import fuzz, outcome
 from tests.test_forecaster import SMALL, waves
@@ -40,6 +40,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def use(folder: Path, config: object, weights: bytes) -> None:
     """Load a folder of this content and do everything with it that needs no other rows than its own."""
     folder.mkdir(exist_ok=True)
+    if isinstance(config, dict) and config.get("checksum"):
+        config = with_checksum(config)
     (folder / CONFIG).write_text(json.dumps(config))
     (folder / WEIGHTS).write_bytes(weights)
     (folder / CARD).unlink(missing_ok=True)

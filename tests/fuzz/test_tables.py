@@ -1,6 +1,7 @@
 """Tables of all kinds: what is accepted has the right rows and values, everything else is refused in one sentence."""
 
 import io
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,11 @@ VALUES = st.one_of(
     *[st.floats(-1e3, 1e3).map(lambda value: round(value, 3))] * 9,
     st.sampled_from([0.0, -0.0, 1e-200, 1e300, 1e-320, float("nan"), float("inf"), 2.0**53 + 1, 17.0]),
 )
-FORMATS = ["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%y %H:%M:%S"]
+FORMATS = [
+    *("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%y %H:%M:%S"),
+    *("%Y/%m/%d %H:%M:%S", "%y-%m-%d %H:%M:%S", "%H:%M:%S %d/%m/%Y", "%I%p %d/%m/%Y", "%d. %m. %Y", "%m - %d - %Y"),
+    *("%Hh%M %d/%m/%y", "%b %d %Y %H:%M", "%a %d.%m.%Y %I:%M %p", "%d/%m", "%H:%M:%S", "%Y%m%dT%H%M%S"),
+]
 
 
 @st.composite
@@ -169,15 +174,24 @@ def test_a_csv_file(tmp_path: Path, data: st.DataObject) -> None:
         lineterminator=data.draw(st.sampled_from(["\n", "\r\n"])),
     )
     path = tmp_path / "table.csv"
-    path.write_bytes(data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + text.getvalue().encode())
-    contradicts = written is not None and dayfirst is not None and dayfirst != written.startswith("%d")
+    content = text.getvalue().encode()
+    # Of %y-%m-%d, too, dayfirst=True says that the day comes first.
+    order = "" if written is None or written.startswith("%Y") else "".join(re.findall("%([ymdYb])", written))
+    contradicts = dayfirst is not None and order[:2] in ("dm", "md", "ym") and dayfirst != (order[:2] == "dm")
+    header_row = data.draw(st.integers(0, 4)) > 0
     dates = pd.DatetimeIndex(frame.index)
     loses = written is not None and (
-        dates.tz is not None or not (pd.to_datetime(dates.strftime(written), format=written) == dates).all()
+        dates.tz is not None
+        or not (pd.to_datetime(dates.strftime(written), format=written, errors="coerce") == dates).all()
+    )
+
+    path.write_bytes(
+        data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + (content if header_row else content.partition(b"\n")[2])
     )
 
     def read() -> None:
         opened = open_table(path, dayfirst=dayfirst)
+        assert header_row, "the first row became names"
         wide, layout = opened.frame, opened.layout
         if not contradicts and not loses:
             check(frame, wide, layout, exact=False)

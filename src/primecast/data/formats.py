@@ -22,7 +22,7 @@ from jaxtyping import Float64
 
 from primecast.errors import InputError, format_list
 
-MOST_BYTES = 1 << 29
+MOST_BYTES = 1 << 28
 """No compressed file is unpacked to more: a few megabytes of it may hold a thousand times as much."""
 
 
@@ -193,14 +193,16 @@ def _flow(data: Float64[np.ndarray, "t n features"]) -> pd.DataFrame:
 
 def uncompressed(path: Path) -> bytes:
     """Return the content of a file, unpacked if its name ends in .gz, .xz or .zip; at most MOST_BYTES are unpacked."""
-    unpackers: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile, ".zip": _only_file}
-    if path.suffix not in unpackers:
-        return path.read_bytes()
     try:
-        with unpackers[path.suffix](path) as packed:
+        if path.suffix not in PACKED:
+            return path.read_bytes()
+        with PACKED[path.suffix](path) as packed:
             content = packed.read(MOST_BYTES + 1)
     except (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path} is damaged and cannot be uncompressed: {error}") from error
+    except (MemoryError, OSError) as error:
+        reason = getattr(error, "strerror", None) or f"its {path.stat().st_size} bytes are more than the memory holds"
+        raise InputError(f"cannot read {path}: {reason}") from error
     if len(content) > MOST_BYTES:
         raise InputError(
             f"{path} unpacks to more than {MOST_BYTES} bytes, the most that is read packed; unpack it first"
@@ -217,6 +219,10 @@ def _only_file(path: Path) -> Any:
         if archive.getinfo(names[0]).flag_bits & 1:
             raise InputError(f"{path} is encrypted; unpack it first")
         return archive.open(names[0])
+
+
+PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile, ".zip": _only_file}
+"""Ending of a compressed file -> what unpacks it."""
 
 
 def to_numbers(frame: pd.DataFrame, *, source: str = "the frame") -> Float64[np.ndarray, "t n"]:

@@ -10,6 +10,7 @@ only if the channels share a unit; MASE and coverage have none. Truths that were
 Letters: w origins, h steps, n channels.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -192,10 +193,10 @@ def _scores_of(
     error, naive_error, naive_mae = error[..., channels], naive_error[..., channels], naive_mae[channels]
     scaled = np.abs(error).reshape(-1, error.shape[-1]) / np.where(naive_mae > 0, naive_mae, np.nan)
     scores = {
-        "rmse": _mean(error**2) ** 0.5,
+        "rmse": _root_mean_square(error),
         "mae": _mean(np.abs(error)),
         "mase": _mean(scaled),
-        "naive_rmse": _mean(naive_error**2) ** 0.5,
+        "naive_rmse": _root_mean_square(naive_error),
         "naive_mae": _mean(np.abs(naive_error)),
     }
     for level in sorted(bounds):
@@ -209,6 +210,12 @@ def _scores_of(
 def _stamps(times: list[pd.Index], width: int) -> pd.Index:
     first, *others = [index for index in times for _ in range(width)]
     return first.append(others)
+
+
+def _root_mean_square(errors: Float[np.ndarray, "*cells"]) -> float:
+    """Return the root of the mean square; the errors are first brought near 1, where squares do not underflow."""
+    power = int(np.frexp(np.nanmax(np.abs(errors)))[1]) if not np.isnan(errors).all() else 0
+    return math.ldexp(math.sqrt(_mean(np.ldexp(errors, -power) ** 2)), power)
 
 
 def _mean(values: Float[np.ndarray, "*cells"]) -> float:

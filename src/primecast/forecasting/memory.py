@@ -33,6 +33,18 @@ def check_memory(arguments: Arguments, *, channels: int, n_time_features: int) -
         )
 
 
+def check_forecast_memory(arguments: Arguments, *, channels: int, n_time_features: int) -> None:
+    """Refuse a model whose attention map of one window alone takes more memory than the machine has."""
+    there = machine_memory()
+    sizes = {"lookback": arguments.lookback, "channels": channels, "n_time_features": n_time_features}
+    entries, _ = attention_size(arguments.model, **sizes, **(arguments.model_args or {}))
+    if there is not None and 4 * entries > there:
+        raise MemoryNeededError(
+            f"a forecast of {channels} channels by {arguments.model} takes {4 * entries / GIGABYTE:.0f} GB of memory, "
+            f"and this machine has {there / GIGABYTE:.0f} GB"
+        )
+
+
 def needed_bytes(arguments: Arguments, *, channels: int, n_time_features: int) -> int:
     """Return about how many bytes a training step needs: parameters and attention maps, the rest is small.
 

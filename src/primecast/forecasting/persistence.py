@@ -23,6 +23,7 @@ from primecast.forecasting.arguments import Arguments, tensor_kinds
 from primecast.forecasting.designs import DESIGNS
 from primecast.forecasting.ensemble import build_forecast_model
 from primecast.forecasting.intervals import Calibration
+from primecast.forecasting.memory import check_forecast_memory
 from primecast.forecasting.model_card import model_card
 from primecast.forecasting.saved_config import (
     FORM,
@@ -156,6 +157,8 @@ def _load_state(folder: Path) -> FittedState:
         sizes = {"channels": len(roles.channels), "n_time_features": n_time_features}
         members = _members(arguments, saved.fields["members"])
         kinds = tensor_kinds(partial(build_forecast_model, arguments, members, **sizes))
+        for one in members or [arguments]:
+            check_forecast_memory(one, **sizes)
         weights, arrays = saved.tensors(kinds, _array_kinds(saved, roles, arguments.horizon))
         scaler = Scaler(mean=arrays["scaler.mean"], std=arrays["scaler.std"])
         frame = pd.DataFrame(arrays["recent.values"], index=saved.index, columns=list(roles.columns))

@@ -7,6 +7,7 @@ loaded. Folders saved by earlier versions are translated first, see `_current_na
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -184,9 +185,9 @@ def check_config(folder: Path, fields: dict[str, Any], *, arguments: Collection[
     _check_layout(fields["layout"], source)
     with Saved(folder, fields, pd.RangeIndex(0)).reraise_for():
         _check_columns(fields["columns"], fields["layout"])
-        for name in ("season", "stride"):
-            if not 1 <= fields[name] <= LONGEST_COUNT:
-                raise InputError(f"its {name} is {fields[name]}; it must be at least 1")
+        for name, least in {"season": 1, "stride": 1, "rows": 0}.items():
+            if not least <= fields[name] <= LONGEST_COUNT:
+                raise InputError(f"its {name} is {fields[name]}; it must lie between {least} and {LONGEST_COUNT}")
         _check_facts(fields["facts"])
         index = _index_from_json(fields["index"], source=source)
         future_index(index, fields["params"]["horizon"])  # those rows, too, must lie in the range of dates
@@ -197,12 +198,11 @@ def check_config(folder: Path, fields: dict[str, Any], *, arguments: Collection[
 def _check_columns(columns: list[Any], layout: Mapping[str, Any]) -> None:
     if len(columns) > LARGEST or not all(isinstance(name, str) for name in columns) or not columns:
         raise InputError(f"its columns are not between 1 and {LARGEST} names")
-    if len(set(columns)) < len(columns):
-        raise InputError(f"it has several columns {next(name for name in columns if columns.count(name) > 1)!r}")
-    whole = layout["whole"]
+    different, whole = Counter(columns), layout["whole"]
+    if len(different) < len(columns):
+        raise InputError(f"it has several columns {different.most_common(1)[0][0]!r}")
     for name in whole:
-        is_whole = isinstance(name, str) and name in columns and re.fullmatch(r"0|-?[1-9]\d{,19}", name)
-        if not is_whole or whole.count(name) > 1:
+        if not (isinstance(name, str) and different.pop(name, 0) and re.fullmatch(r"0|-?[1-9]\d{,19}", name)):
             raise InputError(f"it calls {name!r} a whole number that names one of its columns")
     check_known("kind of table", layout["kind"], KINDS)
     if layout["kind"] == FILE:
@@ -300,27 +300,30 @@ def _check_sizes(value: object, where: str) -> None:
 
 def index_as_json(index: Index) -> dict[str, Any]:
     if isinstance(index, pd.RangeIndex):
-        return {"rows": len(index), "start": index.start, "step": index.step, "name": _text(index.name)}
+        return {"rows": len(index), "start": index.start, "step": index.step, "name": _plain(index.name)}
     return {
         "rows": len(index),
         "start": (index[0] if index.tz is None else index[0].tz_convert("UTC")).isoformat(),
         "freq": index.freqstr,
         "zone": None if index.tz is None else zone_name(index.tz),
         "unit": index.unit,
-        "name": _text(index.name),
+        "name": _plain(index.name),
     }
 
 
-def _text(name: object) -> str | None:
-    return None if name is None else str(name)
+def _plain(name: object) -> str | int | None:
+    """Return the name of an index, text or a whole number, as JSON holds it."""
+    return str(name) if isinstance(name, str) else None if name is None else int(name)  # type: ignore[call-overload]
 
 
 def _index_from_json(saved: dict[str, Any], *, source: str) -> Index:
-    counted = {"rows": int, "start": object, "step": int, "name": str | None}
-    dated = {"rows": int, "start": str, "freq": str, "zone": str | None, "unit": str | None, "name": str | None}
+    counted = {"rows": int, "start": object, "step": int, "name": str | int | None}
+    dated = {"rows": int, "start": str, "freq": str, "zone": str | None, "unit": str | None, "name": str | int | None}
     if "step" not in saved:
         saved = {"unit": None, **saved}  # before 0.2 it was not saved
     check_fields(saved, counted if "step" in saved else dated, f"the index of {source}")
+    if isinstance(saved["name"], bool):
+        raise InputError(f"{source} names its index {saved['name']}, which is no name")
     if not 0 < saved["rows"] <= 2 * LARGEST:
         raise InputError(f"{source} says {saved['rows']} rows: that is no look-back and horizon")
     if "step" in saved:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError, format_list, unknown
-from primecast.frames.dates import holds_dates
+from primecast.frames.date_columns import holds_dates
 from primecast.frames.numbers import is_text
 from primecast.frames.time_columns import part_of, split_names
 

@@ -1,34 +1,26 @@
-"""Dates: reading them from text, the frequency of an index, its season, its future, and rows that must match it.
+"""The dates of a table: the frequency of an index, its season, its future, and rows that must match it.
 
 A table has a DatetimeIndex, or an integer index that counts in equal steps (a RangeIndex), of which only the order is
-known: no calendar, no season. ISO dates (2024-01-31 23:00) are read as they are. Of dates such as 05/02/2024 the rows
-decide whether the day comes first, where one of them can be read in only one way; otherwise `dayfirst` must say so.
+known: no calendar, no season.
 
 Letters: t rows, m time features.
 """
 
 import re
-import warnings
 from datetime import datetime, timezone, tzinfo
 
-import numpy as np
 import pandas as pd
 from jaxtyping import Float32
 from pandas.api.typing import NaTType
 from torch import Tensor
 
 from primecast.data.windows import calendar_features
-from primecast.errors import InputError, show
+from primecast.errors import InputError
+from primecast.frames.date_columns import SHORTEST, holds_dates
 
 Index = pd.DatetimeIndex | pd.RangeIndex
 """The index of a checked frame."""
 
-NUMBERS = {"integer", "floating", "mixed-integer", "mixed-integer-float", "decimal", "boolean", "complex"}
-"""Contents, as pandas infers them, that `pandas.to_datetime` would take for nanoseconds since 1970."""
-DAY_OR_MONTH = (
-    r"^\D*(?:\d{1,2}:\d{2}[^-./ ]*(?:\.\d+)?(?: *[AaPp]\.?[Mm]\.?)?[ ,]+\D*)?(\d{1,2})[-./ ](\d{1,2})[-./ ]\d"
-)
-"""Dates in which the first number may be the day or the month: 05/02/2024, Mon 5.2.24 13:00, 13:00 5.2.24."""
 FREQUENCIES: dict[str, tuple[str, str, int]] = {
     "s": ("second", "every second", 86400),
     "min": ("minute", "every minute", 1440),
@@ -41,142 +33,6 @@ FREQUENCIES: dict[str, tuple[str, str, int]] = {
     **dict.fromkeys(("YE", "YS", "BYE", "BYS"), ("year", "yearly", 1)),
 }
 """Code of a pandas frequency -> its unit, the word for one unit per row, and the units of its usual season."""
-WRITTEN = {
-    "%Y%m%d": "20240131", "%Y%m%d%H": "2024013123", "%Y%m%d%H%M": "202401312359",
-    "%Y%m%d%H%M%S": "20240131235959", "%Y%m": "202401",
-}  # fmt: skip
-"""Dates written as a number: as strftime has it -> an example."""
-UNIX = {
-    "s": ("seconds", 10**8), "ms": ("milliseconds", 10**11), "us": ("microseconds", 10**14),
-    "ns": ("nanoseconds", 10**17),
-}  # fmt: skip
-"""Unit of Unix times -> its name and the least number, of 1973; a hundred times as much is in the year 2286."""
-WEEK = r"\d{4}-?W\d{1,2}"
-"""A week of ISO 8601: 2024-W05."""
-MIDNIGHT = r"(?<=[ T])24:00"
-"""The end of a day, as some write it."""
-MOSTLY = 0.9
-"""Fraction of a column that holds dates, above which the rows without are said."""
-SHORTEST = 3
-"""Rows: two steps are the fewest from which a frequency can be inferred."""
-
-
-# ---------------------------------------------------------------- reading dates
-
-
-def read_dates(
-    frame: pd.DataFrame, time: str, *, dayfirst: bool | None, source: str
-) -> tuple[pd.DatetimeIndex, bool | None]:
-    """Return the column `time` as dates, and whether the day came first (None where either reading is the same)."""
-    column = frame[time]
-    if not len(column):
-        raise InputError(f"{source} has 0 rows, but at least {SHORTEST} are needed")
-    if _holds_numbers(column):
-        known = dates_of_numbers(column)
-        if known is not None:
-            return known[0], None
-        raise InputError(
-            f"column {time!r} of {source} holds numbers, the first {column.iloc[0]}, which are neither dates like "
-            "20240131 nor Unix seconds or milliseconds; rows without dates are dated with freq='h', start='2024-01-31'"
-        )
-    dayfirst = _resolve_dayfirst(column, dayfirst)
-    stamps = _parse(column, dayfirst=bool(dayfirst))
-    if stamps is not None:
-        return stamps, dayfirst
-    first = first_without_date(column)
-    if first is not None:
-        raise InputError(
-            f"column {time!r} of {source} holds dates, but row {first + 1} has {show(column.iloc[first])}; correct or "
-            "delete it"
-        )
-    raise InputError(f"column {time!r} of {source} does not hold dates in all rows; write them like 2024-01-31 23:00")
-
-
-def holds_dates(column: "pd.Series[str]") -> bool:
-    """Return whether every row can be read as a date, with either `dayfirst`."""
-    return _parse(column, dayfirst=bool(_resolve_dayfirst(column, dayfirst=False))) is not None
-
-
-def _resolve_dayfirst(column: "pd.Series[str]", dayfirst: bool | None) -> bool | None:
-    """Return how all rows are read: by a row that has one reading only, else by `dayfirst`; None: no question."""
-    if not (len(column) and isinstance(column.iloc[0], str) and re.match(DAY_OR_MONTH, column.iloc[0])):
-        return None
-    numbers = column.str.extract(DAY_OR_MONTH).astype(float)
-    if (numbers.max() > 12).any():
-        return bool(numbers[0].max() > 12)
-    differ = (numbers[0] != numbers[1]).to_numpy()
-    if dayfirst is None and differ.any():
-        example = column[differ].iloc[[0]]
-        day, month = (_parse(example, dayfirst=reading) for reading in (True, False))
-        if day is None or month is None:
-            return None
-        raise InputError(
-            f"{example.iloc[0]!r} in column {column.name!r} may be {day[0]:%d %B %Y} or {month[0]:%d %B %Y}, and no "
-            "other row decides it; choose with dayfirst=True or dayfirst=False, or write dates like 2024-01-31 23:00"
-        )
-    return dayfirst
-
-
-def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | None:
-    """Return the column as dates, None where some row is no date; differing UTC offsets become UTC."""
-    if _holds_numbers(column):
-        return None
-    if len(column) and re.fullmatch(WEEK, str(column.iloc[0]).strip()):
-        weeks = column.astype(str).str.strip().str.replace("-", "", regex=False) + "-1"
-        mondays = pd.DatetimeIndex(pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), name=column.name)
-        return None if mondays.hasnans else mondays
-    if len(column) and isinstance(column.iloc[0], str):
-        if " - " in column.iloc[0]:  # of an interval its start
-            column = pd.Series(column.str.partition(" - ")[0], name=column.name)
-        last = column.str.contains(MIDNIGHT).fillna(False).to_numpy(dtype=bool)
-        if last.any():
-            days = _parse(column.str.replace(MIDNIGHT, "00:00", regex=True), dayfirst=dayfirst)
-            return None if days is None else days + pd.to_timedelta(last.astype(int), unit="D")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # pandas warns that it infers the format of each cell
-        for utc in (False, True):
-            try:
-                stamps = pd.DatetimeIndex(pd.to_datetime(column, dayfirst=dayfirst, utc=utc), name=column.name)
-            except (ValueError, TypeError, OverflowError):
-                continue
-            return None if stamps.hasnans else stamps
-    return None
-
-
-def _holds_numbers(column: "pd.Series[str]") -> bool:
-    return pd.api.types.infer_dtype(column) in NUMBERS
-
-
-def first_without_date(column: "pd.Series[str]") -> int | None:
-    """Return the first row that holds no date, in a column of text that holds dates in most rows; else None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        try:
-            known = pd.to_datetime(column, errors="coerce", utc=True).notna().to_numpy()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return int(known.argmin()) if MOSTLY < known.mean() < 1 else None
-
-
-def dates_of_numbers(column: "pd.Series[int]") -> tuple[pd.DatetimeIndex, str] | None:
-    """Return dates written as numbers, such as 20240131, or Unix times, and which they are; None: neither."""
-    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column) or not len(column):
-        return None
-    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers > 0)).all() or numbers.max() > 2.0**62:
-        return None
-    whole = pd.Series(column.to_numpy(dtype=np.int64))
-    for layout, example in WRITTEN.items():
-        texts = whole.astype(str)
-        if (texts.str.len() == len(example)).all() and texts.str.fullmatch(r"(1[89]|20)\d+").all():
-            dates = pd.to_datetime(texts, format=layout, errors="coerce")
-            if dates.notna().all():
-                return pd.DatetimeIndex(dates, name=column.name), f"dates like {example}"
-    for unit, (name, least) in UNIX.items():
-        if (whole >= least).all() and (whole < 100 * least).all():
-            stamps = pd.DatetimeIndex(whole.to_numpy().astype(f"datetime64[{unit}]"), name=column.name)
-            return stamps.tz_localize("UTC"), f"Unix {name}"
-    return None
 
 
 # ---------------------------------------------------------------- frequency and season
@@ -246,7 +102,32 @@ def row_number(index: Index) -> int:
         step = pd.Timedelta(freq).as_unit(last.unit)  # type: ignore[arg-type]
         return int((last - pd.Timestamp(0).as_unit(last.unit)) // step) + 1
     except ValueError:  # the rows have no constant length, such as months
-        return len(pd.date_range(pd.Timestamp(0), last, freq=freq))
+        return _steps_since_1970(freq, last) + 1
+
+
+def _steps_since_1970(freq: pd.offsets.BaseOffset | None, last: pd.Timestamp) -> int:
+    """Return after how many steps of a calendar from its first date on or after 1970 on, or before it, a date comes.
+
+    By bisection: a calendar of hours has millions of steps, and pandas lists none before 1678 or after 2262.
+    """
+    assert freq is not None
+    first = freq.rollforward(pd.Timestamp(0).as_unit(last.unit))
+
+    def reached(steps: int) -> bool:
+        try:
+            return bool(first + steps * freq <= last)
+        except (NotImplementedError, OverflowError, TypeError, ValueError):  # beyond the years 1 to 9999
+            return steps < 0
+
+    before, after = -1, 1
+    while not reached(before):
+        before *= 2
+    while reached(after):
+        after *= 2
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (middle, after) if reached(middle) else (before, middle)
+    return before
 
 
 def row_length(index: Index) -> pd.Timedelta | None:

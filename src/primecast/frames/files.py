@@ -14,7 +14,7 @@ import pandas as pd
 from primecast.data.formats import MOST_BYTES, uncompressed
 from primecast.errors import InputError, check_known
 from primecast.frames.numbers import decimal_sign, make_missing
-from primecast.frames.text_files import FileFormat, read_text, with_numbers
+from primecast.frames.text_files import MOST_COLUMNS, FileFormat, most_cells, read_text, with_numbers
 
 HEADERS = ("infer", 0, None)
 """Whether the first row has the names: yes unless it looks like data, yes, no."""
@@ -87,8 +87,8 @@ def _read_excel(path: Path, header: int | str | None) -> tuple[pd.DataFrame, tup
     """Return the table of the fullest sheet, below the titles that stand above its names."""
     with zipfile.ZipFile(path) as archive:
         size = sum(part.file_size for part in archive.infolist())
-    if size > MOST_BYTES:
-        raise InputError(f"{path} unpacks to {size} bytes; at most {MOST_BYTES} are read; save it as CSV")
+    if size > MOST_BYTES // 4:  # its cells are wrapped in markup
+        raise InputError(f"{path} unpacks to {size} bytes; at most {MOST_BYTES // 4} are read; save it as CSV")
     sheets = pd.read_excel(path, engine="openpyxl", sheet_name=None, header=None)
     sheet, cells = max(sheets.items(), key=lambda item: int(item[1].notna().to_numpy().sum()))
     remarks = [f"sheet {sheet!r} of {len(sheets)}"] if len(sheets) > 1 else []
@@ -121,7 +121,7 @@ def _name(cell: object, number: int) -> str:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     found = import_module("pyarrow.parquet").read_metadata(path)
-    if found.num_rows * found.num_columns * 8 > 8 * MOST_BYTES:
+    if found.num_rows * found.num_columns > most_cells(path) or found.num_columns > MOST_COLUMNS:
         raise InputError(
             f"{path} says {found.num_rows} rows of {found.num_columns} columns, more than are read at once"
         )

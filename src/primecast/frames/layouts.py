@@ -165,6 +165,8 @@ def to_native(frame: pd.DataFrame, kind: str) -> Any:
         if isinstance(column.dtype, pd.DatetimeTZDtype):
             zones[str(name)] = str(column.dtype.tz)
             column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        if column.dtype == "datetime64[s]":  # as pandas makes of days, and which polars has not
+            column = column.dt.as_unit("ms")
         text = pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column)
         columns[str(name)] = column.tolist() if text else column.to_numpy()
     table = nw.from_dict(columns, backend=kind)

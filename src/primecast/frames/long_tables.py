@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from primecast.errors import InputError, format_list, unknown
-from primecast.frames.dates import read_dates
+from primecast.frames.date_columns import read_dates
 from primecast.frames.layouts import Layout
 from primecast.frames.numbers import is_text
 from primecast.frames.regular import at_clock_change, on_one_grid
@@ -200,7 +200,8 @@ class LongTable:
 
 def _pivot(df: pd.DataFrame, id: str, time: str, value: str | None) -> pd.DataFrame:
     wide = df.pivot(index=time, columns=id, values=str(value))
-    return wide[df[id].unique()].rename_axis(columns=None)
+    # Not wide[names]: of names that are true and false that would choose rows.
+    return wide.reindex(columns=df[id].unique()).rename_axis(columns=None)
 
 
 def widen(

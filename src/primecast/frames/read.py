@@ -18,12 +18,14 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, stamp
 from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, existing
-from primecast.frames.dates import dates_of_numbers, frequency_in_words, zone_name
+from primecast.frames.date_columns import dates_of_numbers
+from primecast.frames.dates import frequency_in_words, zone_name
 from primecast.frames.files import path_of, read_file
 from primecast.frames.layouts import FILE, Layout, from_native
 from primecast.frames.long_tables import LongTable, as_long, names_long, refuse_long
 from primecast.frames.numbers import make_missing
 from primecast.frames.regular import with_absent_rows
+from primecast.frames.text_files import names_nothing
 from primecast.frames.time_columns import at_step, dated_from, find_date, find_time, set_time
 from primecast.frames.validate import check_columns, describe_gaps
 
@@ -288,9 +290,9 @@ def _kind_of_dates(frame: pd.DataFrame, time: str | Sequence[str] | None) -> tup
 
 
 def _check_names(frame: pd.DataFrame) -> None:
-    """Refuse names that are all fractions: they are the first row of a file without a header."""
-    fraction = re.compile(r"[+-]?\d+\.\d+([eE][+-]?\d+)?(\.\d+)?")  # pandas adds .1 to a name that is there twice
-    if len(frame.columns) and all(fraction.fullmatch(str(name)) for name in frame.columns):
+    """Refuse names that are a row of data, not all whole numbers: the first one of a file without a header."""
+    names = [str(name) for name in frame.columns]
+    if names_nothing(names) and not all(re.fullmatch(r"[+-]?\d+", name) for name in names):
         raise InputError(
             f"the columns are named {format_list(frame.columns, most=3)}, like a row of numbers: read the file with "
             "header=None if it has no names, or rename them"

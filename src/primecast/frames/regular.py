@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError
-from primecast.frames.dates import SHORTEST, Index, frequency, without_freq
+from primecast.frames.date_columns import SHORTEST
+from primecast.frames.dates import Index, frequency, without_freq
 
 LARGEST_NUMBER = 2.0**62
 """Of a row number: sums and differences of two are whole numbers of 64 bits."""

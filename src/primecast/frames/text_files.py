@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from primecast.data.formats import PACKED
 from primecast.errors import InputError, format_list
+from primecast.frames.date_columns import holds_dates
 from primecast.frames.numbers import (
     DATA,
     NOTHING,
@@ -28,6 +30,13 @@ from primecast.frames.numbers import (
 
 SEPARATORS = ",;\t|"
 COMMENTS = ("#", "%")
+MOST_CELLS = 1 << 24
+"""Of a table in a compressed file that is smaller: each takes up to 50 bytes of memory, and may be hardly any in it."""
+MOST_COLUMNS = 1 << 16
+NO_NAMES = ("", *NOTHING, "na", "n/a", "#n/a", "nan", "null", "none", "true", "false", *("inf", "-inf", "+inf"))
+"""Words, in lower case, that stand among numbers and name nothing."""
+FULL_DATE = r"\d{4}|\d *[-./] *\d+ *[-./] *\d|\d[ -]?[A-Za-z]{3,}[ -]?\d"
+DATA_TOO = r"[+-]?\d+(?:\.\d*)? *%|[+-]?\d*(?:,\d+)+(?:\.\d*)?"
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ def read_text(
     start = content[: 1 << 16].decode("utf-8", errors="ignore")
     lines = [line for line in start.splitlines() if line.strip()][:50]
     sep = _separator(lines)
+    _check_size(content, sep, path)
     if header == "infer" and lines:
         _check_header(lines, sep, path)
 
@@ -187,9 +197,9 @@ def is_data(line: str, sep: str) -> bool:
 def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
     """Refuse a first row of numbers and dates alone: the file has no names."""
     # A word makes it a header; so do whole numbers beside one, which are names of sensors or series.
-    if not is_data(lines[0], sep):
-        return
     known = [cell for cell in cells(lines[0], sep) if cell]
+    if not (any(map(_is_date, known)) or names_nothing(known)):
+        return
     first = cells(lines[1], sep)[0] if len(lines) > 1 else ""
     corner = not cells(lines[0], sep)[0] and re.fullmatch(r"\d{1,4}[-./]\d{1,2}[-./]\d.*", first)
     if corner and all(re.fullmatch(r"\d+", cell) for cell in known):
@@ -198,6 +208,37 @@ def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
         f"the first row of {path} holds no names but {', '.join(known[:3])}{', ...' if known[3:] else ''}; if the "
         "file has no header give header=None, if these are names header=0"
     )
+
+
+def _check_size(content: bytes, sep: str, path: Path) -> None:
+    """Refuse a table of more columns than a model has channels, and a packed one that would fill the memory."""
+    sign = sep.encode() if sep in SEPARATORS else b" "
+    columns = content.partition(b"\n")[0].count(sign) + 1
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{path} has {columns} columns, and at most {MOST_COLUMNS} are read")
+    cells = content.count(sign) + content.count(b"\n")
+    if path.suffix in PACKED and cells > most_cells(path):
+        raise InputError(f"{path} has {cells} cells, and packed at most {most_cells(path)} are read; unpack it first")
+
+
+def most_cells(path: Path) -> int:
+    """Return how many cells a compressed file may have: one for each of its bytes, or a number that does no harm."""
+    return max(MOST_CELLS, path.stat().st_size)
+
+
+def names_nothing(row: Sequence[str]) -> bool:
+    """Return whether all cells are numbers, dates or stand for nothing: a row of data.
+
+    A word makes it a row of names; so do whole numbers beside one, which are names of sensors or series.
+    """
+    data = [cell for cell in row if re.fullmatch(rf"{DATA}|{DATA_TOO}", cell) or _is_date(cell)]
+    return bool(data) and all(cell in data or cell.lower() in NO_NAMES for cell in row)
+
+
+def _is_date(cell: str) -> bool:
+    """Return whether a cell is a date with a year, a month and a day; pandas takes a 7 and a May for dates, too."""
+    full = len(re.findall(r"\d+", cell)) > 1 and re.search(FULL_DATE, cell)
+    return bool(full) and holds_dates(pd.Series([cell]))
 
 
 # ---------------------------------------------------------------- separator and cells

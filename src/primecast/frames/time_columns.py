@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError, format_list, show, unknown
-from primecast.frames.dates import FREQUENCIES, dates_of_numbers, first_without_date, holds_dates, read_dates
+from primecast.frames.date_columns import dates_of_numbers, first_without_date, holds_dates, read_dates
+from primecast.frames.dates import FREQUENCIES
 from primecast.frames.numbers import is_text
 
 TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
@@ -72,6 +73,7 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
                 if path is not None:
                     raise unknown(f"time column of {path}", name, frame.columns)
                 raise InputError(f"the frame has no time column {name!r}; its columns are {format_list(frame.columns)}")
+            _check_text(name)
         single = len(names) == 1 and part_of(names[0]) != "year"
         return str(names[0]) if single else [str(name) for name in names]
     if isinstance(frame.index, pd.DatetimeIndex):
@@ -123,10 +125,17 @@ def find_date(frame: pd.DataFrame, *, searched: bool) -> str | None:
     if not searched:
         dates = [name for name in text if pd.api.types.is_datetime64_any_dtype(frame[name])]
         found = dates or [name for name in usual if holds_dates(frame[name])] or numbers
-        return str(found[0]) if len(found) == 1 else None
+        return _check_text(found[0]) if len(found) == 1 else None
     ordered = [*usual, *(name for name in text if name not in usual)]
     dated = (str(name) for name in ordered if not _is_clock(frame[name]) and holds_dates(frame[name]))
     return next(dated, None) or next(map(str, numbers), None)
+
+
+def _check_text(name: object) -> str:
+    """Return the name of a time column; refuse one that is no text, which a forecast could not give back."""
+    if not isinstance(name, str):
+        raise InputError(f"the time column is named {name!r}, which is no text; rename it, for example to 'time'")
+    return name
 
 
 def _with_clock(frame: pd.DataFrame, date: str) -> str | list[str]:

@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float64
 from primecast.data.formats import to_numbers
 from primecast.data.windows import Dataset, Ratio, Scaler
 from primecast.errors import InputError, format_list, unknown
-from primecast.frames.dates import SHORTEST, Index, check_kind, future_index, season_of, units_of_rows
+from primecast.frames.date_columns import SHORTEST
+from primecast.frames.dates import Index, check_kind, future_index, season_of, units_of_rows
 from primecast.frames.regular import GIVE_ZONE, at_clock_change, regular_index, with_absent_rows
 
 POLICIES = {
@@ -162,7 +163,7 @@ def check_columns(df: pd.DataFrame) -> None:
         )
     names: list[object] = list(df.columns)
     for name in names:
-        if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
+        if not _is_name(name):
             raise InputError(
                 f"the column name {name!r} is neither text nor a whole number, so it could not be given back; make "
                 "texts of the names with df.columns = df.columns.map(str)"
@@ -174,12 +175,22 @@ def check_columns(df: pd.DataFrame) -> None:
         raise InputError(f"column names must differ, but these are repeated: {format_list(twice)}")
 
 
+def _is_name(name: object) -> bool:
+    """Return whether a name can be saved and given back as it was."""
+    return isinstance(name, str | int | np.integer) and not isinstance(name, bool)
+
+
 def _check_index(df: pd.DataFrame) -> pd.Index:
     """Return the index, oldest row first; there must be enough rows, all dated or numbered, all different, in order."""
     index = df.index
     if set(df.columns) >= LONG_COLUMNS:
         raise InputError("the frame looks like a long frame: make it wide with primecast.frames.widen(df)")
     check_kind(index)
+    if not (index.name is None or _is_name(index.name)):
+        raise InputError(
+            f"the index is named {index.name!r}, neither text nor a whole number, so its name could not be given back; "
+            "give it another with df.index.name = 'time'"
+        )
     if len(index) < SHORTEST:
         raise InputError(f"the frame has {len(index)} rows, but at least {SHORTEST} are needed")
     if index.hasnans:

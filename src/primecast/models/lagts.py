@@ -31,6 +31,9 @@ from primecast.nn.layers import WindowNorm
 from primecast.nn.losses import Loss
 from primecast.nn.pair_features import correlate_shifted
 
+MOST_NUMBERS = 1 << 28
+"""In one tensor of one window: a gigabyte."""
+
 
 class LagTSReconstruction(nn.Module):
     """forward(x: (b, l, n), time_features) -> (b, h, n); time features are accepted, not used. A reconstruction.
@@ -64,6 +67,12 @@ class LagTSReconstruction(nn.Module):
             raise InputError(f"max_lag {max_lag} must be at least 0 and below the look-back {lookback}")
         if guidance < 0 or not temperature > 0:
             raise InputError(f"guidance {guidance} must not be negative, and temperature {temperature} be above 0")
+        largest = channels * max(channels * max(hidden, max_lag), (max_lag + 1) * (lookback + max_lag))
+        if largest > MOST_NUMBERS:
+            raise InputError(
+                f"{channels} channels with look-back {lookback} and max_lag {max_lag} make {largest} numbers of each "
+                f"window, and at most {MOST_NUMBERS} are computed: take a smaller max_lag or fewer channels"
+            )
         self.max_lag = max_lag
         self.guidance = guidance
         self.temperature = temperature

@@ -68,15 +68,22 @@ class WindowNorm(nn.Module):
         return normal, lambda y: (y - self.shift) / (self.scale + 1e-10) * std + mean
 
 
+LARGEST_MATRIX = 1 << 24
+"""Entries of the matrix of a moving average, at most: of 4096 steps."""
+
+
 def moving_average(x: Float[Tensor, "b t n"], kernel: int) -> Float[Tensor, "b t n"]:
     """Return the mean over `kernel` steps around each step, an odd number; both ends are padded by their last value.
 
     DLinear and Autoformer take it as the trend of a series, with 25 steps, and the rest as the season. Computed as a
-    product with a t x t matrix, which at the lengths of look-backs takes a fifth of the time of a pooling.
+    product with a t x t matrix, which at the lengths of look-backs takes a fifth of the time of a pooling; where that
+    matrix would be large, as a pooling.
     """
     if kernel < 1 or kernel % 2 == 0:
         raise InputError(f"kernel is {kernel}; a moving average takes an odd number of steps")
     side, steps = kernel // 2, x.shape[1]
+    if steps * max(steps, kernel) > LARGEST_MATRIX:
+        return F.avg_pool1d(F.pad(x.mT, (side, side), mode="replicate"), kernel, stride=1).mT
     around = torch.arange(steps, device=x.device)[:, None] + torch.arange(-side, side + 1, device=x.device)
     fractions = torch.full(around.shape, 1 / kernel, dtype=x.dtype, device=x.device)
     means = torch.zeros(steps, steps, dtype=x.dtype, device=x.device)

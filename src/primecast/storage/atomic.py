@@ -11,7 +11,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,7 +59,9 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write JSON that people and every JSON reader can read: indented, UTF-8, no NaN."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes_atomically(path, (text + "\n").encode())
+    with refuse_os_errors(f"write {path}"):
+        data = (text + "\n").encode()
+    write_bytes_atomically(path, data)
 
 
 @contextmanager
@@ -82,13 +84,18 @@ def lock_folder(folder: Path, *, wait: bool) -> Iterator[bool]:
             (folder / ".lock").unlink(missing_ok=True)
 
 
-def _lock(path: Path, *, wait: bool) -> IO[str] | None:
+def _lock(path: Path, *, wait: bool) -> IO[bytes] | None:
     """Return the file, locked; None if somebody else has locked it."""
     import fcntl
 
     while True:
-        file = path.open("a")
+        # A FIFO would make it wait, and a link would create a file elsewhere.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
         try:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.close()
+                raise InputError(f"cannot lock {path}: it is not a regular file")
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 return file
@@ -104,7 +111,8 @@ def clear_temporaries(folder: Path, *names: str) -> None:
     """Delete what processes that were killed while they wrote these files have left; nobody may be writing them."""
     for name in names:
         for stale in folder.glob(f".{name}.*.tmp"):
-            stale.unlink(missing_ok=True)
+            with suppress(OSError):  # none of ours, such as a folder
+                stale.unlink()
 
 
 # ---------------------------------------------------------------- reading
@@ -140,7 +148,10 @@ def read_json(path: Path) -> Any:
     """Return the value in a JSON file."""
     text = read_bytes(path, largest=LARGEST_JSON)
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if b"\\u" in text:  # half a character, a lone surrogate, could not be written again
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
 

@@ -7,6 +7,7 @@ another process saved in between.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -40,9 +41,12 @@ def save_folder(
     form: the kind of object the folder holds, such as "primecast.Forecaster"; no other folder is overwritten.
     """
     blob = as_bytes(tensors, {})
-    new = {"form": form, "sha256": hashlib.sha256(blob).hexdigest(), **config}
+    new = with_checksum({"form": form, "sha256": hashlib.sha256(blob).hexdigest(), **config})
     _present(folder, form)  # refuse another's folder before it is touched
     with lock_folder(folder, wait=True):
+        for name in (CONFIG, WEIGHTS, CARD):  # or the first would be written when the last cannot be
+            if (folder / name).is_dir():
+                raise InputError(f"cannot write {folder / name}: it is a folder")
         clear_temporaries(folder, CONFIG, WEIGHTS, CARD)
         old = _present(folder, form)
         if old is not None:
@@ -50,6 +54,13 @@ def save_folder(
         write_bytes_atomically(folder / WEIGHTS, blob)
         write_json(folder / CONFIG, new)
         write_bytes_atomically(folder / CARD, card.encode())
+
+
+def with_checksum(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with a checksum of its other fields, by which damage to it is found."""
+    fields = {name: value for name, value in config.items() if name not in ("previous", "checksum")}
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return {**config, "checksum": digest}
 
 
 def read_consistently(folder: Path, read: Callable[[], T]) -> T:
@@ -88,7 +99,9 @@ def open_folder(folder: Path, *, form: str) -> tuple[dict[str, Any], str]:
     previous = config.pop("previous", None)
     for one in (config, previous):
         if isinstance(one, dict) and one.get("sha256") == digest:
-            return {name: value for name, value in one.items() if name not in ("form", "sha256")}, digest
+            if not _fits_checksum(one):
+                raise InputError(f"{path} was changed or is damaged: its checksum does not match its content")
+            return {name: value for name, value in one.items() if name not in ("form", "sha256", "checksum")}, digest
     raise _mismatch(folder)
 
 
@@ -99,6 +112,14 @@ def read_weights(folder: Path, sha256: str, expected: Mapping[str, str]) -> dict
     if hashlib.sha256(blob).hexdigest() != sha256:
         raise _mismatch(folder)
     return parse_tensors(blob, expected, source=str(path))[0]
+
+
+def _fits_checksum(config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration has the checksum of its other fields; folders of before 0.2 have none."""
+    try:
+        return config.get("checksum") in (None, with_checksum(config)["checksum"])
+    except RecursionError:  # nested deeper than any that is saved
+        return False
 
 
 def _mismatch(folder: Path) -> InputError:
@@ -117,5 +138,5 @@ def _present(folder: Path, form: str) -> dict[str, Any] | None:
         raise InputError(f"{path} was not written by primecast for a {form}: save into a folder of its own")
     with suppress(InputError):
         present, digest = open_folder(folder, form=form)
-        return {"form": form, "sha256": digest, **present}
+        return with_checksum({"form": form, "sha256": digest, **present})
     return None

@@ -256,7 +256,8 @@ class TrainingRun:
             theirs, ours = saved.get(name, "missing"), self.description.get(name, "missing")
             if theirs != ours:
                 raise InputError(
-                    f"{path} holds the state of another run: its {name} is {theirs}, here it is {ours}; {WAY_OUT}"
+                    f"{path} holds the state of another run: its {_line(name)} is {_line(theirs)}, here it is {ours}; "
+                    f"{WAY_OUT}"
                 )
         if not progress.is_possible(self.settings, steps=self.steps):
             raise DamagedStateError(f"{path} is damaged: no such run can have come to its progress")
@@ -300,6 +301,11 @@ class TrainingRun:
                 "the last bits from that of a run in one environment",
                 stacklevel=6,
             )
+
+
+def _line(text: object) -> str:
+    """Return what a file says as part of one sentence."""
+    return " ".join(str(text)[:200].split())
 
 
 def describe_environment() -> str:
