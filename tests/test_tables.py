@@ -81,7 +81,7 @@ HOURS = pd.date_range("2024-01-01", periods=29, freq="h")
         (HOURS, HOURS[[0, 1, 5, 6]], "time stamps are irregular"),
         (HOURS, HOURS[[1, 0, 2]], "time stamps are not in order"),
         (HOURS, HOURS[:0], "has 0 rows"),
-        (HOURS, HOURS[:3].insert(1, pd.NaT), "1 time stamps are missing"),
+        (HOURS, HOURS[:3].insert(1, pd.NaT), r"missing time stamps \(NaT\) in 1 rows"),
         (HOURS, HOURS[:5].to_period("h"), "has a PeriodIndex"),
         (HOURS, pd.Index(["x", "y", "z"]), "neither dates nor whole numbers"),
     ],
