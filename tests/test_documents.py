@@ -158,7 +158,7 @@ def test_code_that_needs_another_package_runs_where_it_is(
 def test_every_block_says_what_it_is() -> None:
     for page in PAGES:
         for block in blocks(page):
-            assert block.language in ("python", "sh", "text"), f"{block} is of no language we check"
+            assert block.language in ("python", "sh", "text", "toml"), f"{block} is of no language we check"
 
 
 # ---------------------------------------------------------------- notebooks
