@@ -285,3 +285,19 @@ def test_coverage_through_a_backtest_of_the_embedded_set_is_within_two_standard_
     for level in (80, 90):
         bound = 2 * math.sqrt(level * (100 - level) / (70 / 2 * 5))
         assert abs(100 * scores[f"coverage-{level}"] - level) < bound
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_channel_without_a_known_error_has_no_interval_and_changes_none(adaptive: bool) -> None:
+    speaking = drawn(101, 5, 2, seed=3)
+    silent = np.full((101, 5, 1), np.nan)
+    both = Calibration(
+        np.concatenate([speaking.errors, silent], axis=-1),
+        np.concatenate([speaking.forecasts, np.ones_like(silent)], axis=-1),
+        speaking.origins,
+    )
+    forecasts, origins = np.full((1, 5, 3), 0.7), np.array([113])
+    told = known_at(both, until=113, season=24, adaptive=adaptive).interval(forecasts, origins, 80)
+    assert np.isnan(told[..., 2]).all()
+    alone = known_at(speaking, until=113, season=24, adaptive=adaptive).interval(forecasts[..., :2], origins, 80)
+    np.testing.assert_array_equal(told[..., :2], alone)

@@ -202,7 +202,7 @@ def _scores_of(
     for level in sorted(bounds):
         low, high = bounds[level][..., channels]
         inside = (low <= truth[..., channels]) & (truth[..., channels] <= high)
-        scores[f"coverage-{level:g}"] = _mean(np.where(np.isnan(error), np.nan, inside))
+        scores[f"coverage-{level:g}"] = _mean(np.where(np.isnan(error) | np.isnan(low), np.nan, inside))
         scores[f"width-{level:g}"] = _mean(high - low)
     return scores
 

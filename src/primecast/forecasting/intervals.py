@@ -337,7 +337,10 @@ def _pooled(counts: Float64[np.ndarray, "n v d g"]) -> Float64[np.ndarray, "n v 
 
 
 def _table(counts: Float64[np.ndarray, "n v d g"], probabilities: list[float]) -> Float64[np.ndarray, "q n v d"]:
-    """Return quantiles of each part: the (m + 1) p-th smallest of m errors, uniform within a bin, from either end."""
+    """Return quantiles of each part: the (m + 1) p-th smallest of m errors, uniform within a bin, from either end.
+
+    NaN where no error of the channel is known, as of a sensor that is silent in all held-out rows.
+    """
     below = counts.cumsum(axis=-1)
     total = below[..., -1]
     found = []
@@ -349,7 +352,8 @@ def _table(counts: Float64[np.ndarray, "n v d g"], probabilities: list[float]) -
         inside = np.take_along_axis(counts, place, axis=-1)[..., 0]
         before = np.take_along_axis(below, place, axis=-1)[..., 0] - inside
         place, fraction = place[..., 0], (wanted - before) / np.maximum(inside, 1e-300)
-        found.append(EDGES[place] + np.clip(fraction, 0, 1) * (EDGES[place + 1] - EDGES[place]))
+        quantile = EDGES[place] + np.clip(fraction, 0, 1) * (EDGES[place + 1] - EDGES[place])
+        found.append(np.where(total > 0, quantile, np.nan))
     return np.stack(found)
 
 

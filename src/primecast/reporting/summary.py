@@ -52,7 +52,7 @@ def next_values(frame: pd.DataFrame, forecast: pd.DataFrame, bounds: Bounds) -> 
         for step in steps:
             value = float(forecast[name].iloc[step])
             ends = [] if level is None else [float(side[name].iloc[step]) for side in bounds[level]]
-            biased |= bool(ends) and not ends[0] <= value <= ends[-1]
+            biased |= bool(ends) and (value < ends[0] or value > ends[-1])
             cells.append((form(value), " … ".join(map(form, ends))))
         seen = ("-", "") if last is None else (form(float(frame[name][last])), stamp(last))
         rows.append({"name": name, "seen": seen, "cells": cells})
