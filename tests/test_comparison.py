@@ -33,5 +33,5 @@ def test_too_few_windows_for_two_blocks_have_no_interval() -> None:
     errors = np.random.default_rng(0).gamma(2.0, size=17)
     found = compare_all({"other": scores(2 * errors)}, scores(errors), lookback=L, horizon=H)
     assert found["other"] == {
-        "mse_change": pytest.approx(1.0), "mse_low": None, "mse_high": None, "verdict": "no significant difference",
+        "mse_change": pytest.approx(1.0), "mse_low": None, "mse_high": None, "verdict": None,
     }  # fmt: skip

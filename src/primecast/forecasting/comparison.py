@@ -17,7 +17,7 @@ COMPARED = ("mse_change", "mse_low", "mse_high", "verdict")
 def compare_all(
     candidates: Mapping[str, Scores], whole: Scores, *, lookback: int, horizon: int
 ) -> dict[str, dict[str, float | str | None]]:
-    """Return for each candidate how its MSE differs from that of the whole on the same windows; None is unbounded."""
+    """Return how the MSE of each candidate differs from that of the whole; None where there are too few windows."""
     cell = min(cell_size(whole.windows), max(1, whole.windows // 8))
     counts = cell_counts(whole.windows, cell)
     result: dict[str, dict[str, float | str | None]] = {}
@@ -26,5 +26,6 @@ def compare_all(
         found = compare(candidate, baseline, counts, block=lookback + horizon, overlap=horizon)
         numbers = (found.relative, found.relative_low, found.relative_high)
         finite = [number if math.isfinite(number) else None for number in numbers]
-        result[name] = dict(zip(COMPARED, (*finite, found.verdict), strict=True))
+        verdict = None if finite[1] is None else found.verdict  # too few windows tell nothing, not "no difference"
+        result[name] = dict(zip(COMPARED, (*finite, verdict), strict=True))
     return result

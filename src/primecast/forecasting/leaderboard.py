@@ -21,7 +21,7 @@ class Leaderboard:
 
     Errors are in scaled units; val_: of the rows that chose the weights. seconds: of the training. mse_change: how much
     the test MSE exceeds that of the ensemble, 0.1 is 10 %, with its 95 % interval from mse_low to mse_high: a paired
-    block bootstrap over the test windows. verdict: whether the ensemble is better with significance.
+    block bootstrap over the test windows. verdict: whether it differs with significance; None with too few windows.
     """
 
     # Not a subclass of DataFrame: its `plot` is an accessor (`.plot.bar()`), which a method would hide, and a slice of

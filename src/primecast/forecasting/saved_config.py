@@ -85,7 +85,7 @@ MEMBER_FACTS = {
     "name": str,
     **dict.fromkeys(("weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"), float),
 }
-COMPARISON_FACTS = {**dict.fromkeys(("mse_change", "mse_low", "mse_high"), float | None), "verdict": str}
+COMPARISON_FACTS = {**dict.fromkeys(("mse_change", "mse_low", "mse_high"), float | None), "verdict": str | None}
 FORMER_NAMES = {
     "marks": "time_features",
     "channel_vectors": "channel_embeddings",
