@@ -127,6 +127,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 def test_a_missing_file_is_named_with_the_place_and_the_way_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("PRIMECAST_DATA", raising=False)
     assert call(monkeypatch, "run", "ETTh1", "--data-dir", str(tmp_path)) == 2
     message = capsys.readouterr().err
     assert "ETTh1.csv" in message and str(tmp_path) in message and "primecast fetch ETTh1" in message

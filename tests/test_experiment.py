@@ -248,7 +248,10 @@ def _without_defaults(model: dict[str, Any]) -> dict[str, Any]:
     return model | {"primer": {n: v for n, v in model["primer"].items() if n not in ("features",)}}
 
 
-def test_the_fingerprint_is_of_the_values_however_they_are_stored(tmp_path: Path) -> None:
+def test_the_fingerprint_is_of_the_values_however_they_are_stored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PRIMECAST_DATA", raising=False)
     assert fingerprint("nyc-weather") == load_dataset("nyc-weather").fingerprint
     dataset = load_dataset("nyc-weather")
     values = dataset.values.copy()
