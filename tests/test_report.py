@@ -25,7 +25,7 @@ import pytest
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
-from primecast.forecasting.model_card import describe_model
+from primecast.forecasting.model_card import describe_fitted
 from primecast.reporting import render
 from primecast.reporting.describe import duration, inspect
 from primecast.reporting.gather import describe_settings, gather, pair_maps
@@ -325,7 +325,7 @@ def test_an_ensemble_is_described_by_its_members_and_a_single_model_by_its_atten
     assert describe_settings({"model": single, "members": members}) == {
         "name": "ensemble of 0.75 ridge; 0.25 b", "parameters": 12345, "lookback": 17, "horizon": 13
     }  # fmt: skip
-    assert describe_model({"model": single}) == "itransformer with prime attention"
+    assert describe_fitted({"model": single}) == "itransformer with prime attention"
 
 
 # ---------------------------------------------------------------- what to worry about

@@ -308,7 +308,8 @@ def describe_comparison(board: DataFrame) -> str:
     whole = board.index[-2]
     shown = board[["weight", "val_mse", "test_mse", "test_mae", "seconds"]].map("{:.4g}".format).replace("nan", "")
     shown["test MSE against it"] = [_in_percent(*row) for row in board[["mse_change", "mse_low", "mse_high"]].values]
-    shown[""] = board["verdict"].astype(object).fillna("").tolist()  # all None are floats
+    # pandas makes a column of floats of verdicts that are all None, and text would not fit in.
+    shown[""] = board["verdict"].astype(object).fillna("").tolist()
     return (
         f"standardized units; compared with the {whole}:\n"
         f"{shown.rename_axis('forecast').reset_index().to_string(index=False)}\n"

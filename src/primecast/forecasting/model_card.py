@@ -91,7 +91,7 @@ tags: [time-series-forecasting, primecast, {"ensemble" if facts.get("members") e
 
 # Forecasts of {len(data["targets"])} channels, {model["horizon"]} steps ahead
 
-Model: {describe_model(facts)}; {model["parameters"]} parameters, trained by primecast.
+Model: {describe_fitted(facts)}; {model["parameters"]} parameters, trained by primecast.
 It reads {model["lookback"]} steps and forecasts {model["horizon"]}; one step is {data["step"]}.
 
 ## Data
@@ -129,7 +129,7 @@ Trained with {versions}.
 """
 
 
-def describe_model(facts: Mapping[str, Any]) -> str:
+def describe_fitted(facts: Mapping[str, Any]) -> str:
     """Return the members of an ensemble with their weights, or the name and the attention of a single model."""
     members = [f"{one['weight']:.2f} {one['name']}" for one in facts.get("members", []) if one["weight"] > 0]
     single = "{name} with {attention} attention".format_map(facts["model"])
@@ -145,7 +145,7 @@ def summarize(title: str, facts: Mapping[str, Any]) -> str:
         rows = {
             "channels": format_list(data["targets"]),
             "forecast": f"{model['horizon']} steps of {data['step']} from {model['lookback']}",
-            "model": describe_model(facts),
+            "model": describe_fitted(facts),
             "rows": f"trained on {train[0]} to {train[1]}, tested until {test[1]}",
             "test MSE": f"{scores['mse']:.4g} (seasonal naive {scores['naive_mse']:.4g})",
             "test MAE": f"{scores['mae']:.4g} (seasonal naive {scores['naive_mae']:.4g})",

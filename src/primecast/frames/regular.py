@@ -102,9 +102,9 @@ def with_absent_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def on_one_grid(index: pd.Index, *, most: int = MOST_GAPS) -> pd.Index:
-    """Return the dates with those between them that are absent, where all lie multiples of one step apart.
+    """Return all dates from the first to the last at the usual step, or the index itself where it is irregular.
 
-    most: absent dates for each that is there, at most. Dates of a long table that no series has are many at times.
+    most: how many absent dates there may be for each one that is present; with more, the index is returned as it is.
     """
     if (
         not isinstance(index, pd.DatetimeIndex)

@@ -88,7 +88,7 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
         return [parts["year"]]
     if path is None:
         return None
-    _say_what_may_be_dates(frame, path)
+    _refuse_likely_dates(frame, path)
     raise InputError(
         f"{path} has no time column: no column of text holds dates in all rows "
         f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00, or date the rows with "
@@ -103,7 +103,7 @@ def _counts_years(column: "pd.Series[int]") -> bool:
     return bool(years.min() >= 1000 and years.max() < 3000 and len(steps) and (abs(steps) == 1).all())
 
 
-def _say_what_may_be_dates(frame: pd.DataFrame, path: str) -> None:
+def _refuse_likely_dates(frame: pd.DataFrame, path: str) -> None:
     """Refuse a table in which a column holds dates in most rows, or numbers that may be dates; name them."""
     for name in frame.columns:
         known = dates_of_numbers(frame[name])
@@ -194,9 +194,8 @@ def _combine(
     numbers = [name for name in names if pd.api.types.is_numeric_dtype(frame[name])]
     given = {part_of(name): frame[name] for name in numbers}
     if None in given and len(numbers) == len(names) and _counts(frame[names[0]]) and frame[names[0]].min() >= 1000:
-        given = {
-            part: frame[name] for part, name in zip(PARTS, names, strict=False)
-        }  # named otherwise, from the year on
+        # Their names say nothing, but the first holds years: the others follow in the order of a date.
+        given = {part: frame[name] for part, name in zip(PARTS, names, strict=False)}
     others = [name for name in names if name not in numbers]
     if None in given or len(given) < len(numbers) or not (others or "year" in given):
         raise InputError(
@@ -280,9 +279,8 @@ def at_step(frame: pd.DataFrame, freq: str) -> pd.DataFrame:
                 f"{len(frame)} rows from {frame.index.min()} to {frame.index.max()} are too few for steps of {freq!r}"
             )
         nearest = frame.index.round(step)
-        if (frame.index - nearest).to_series().abs().max() <= pd.Timedelta(
-            step
-        ) / 4:  # a clock that is a little early or late
+        # Rows a little before or after their step belong to the nearest one, not to the one before.
+        if (frame.index - nearest).to_series().abs().max() <= pd.Timedelta(step) / 4:
             frame = frame.set_axis(nearest, axis="index")
     numeric = {name: pd.api.types.is_numeric_dtype(frame[name]) for name in frame.columns}
     steps = frame.sort_index().resample(step)

@@ -12,7 +12,7 @@ from primecast.errors import InputError
 from primecast.forecasting.backtesting import Backtest
 from primecast.forecasting.ensemble import Ensemble
 from primecast.forecasting.forecaster import Forecaster
-from primecast.forecasting.model_card import describe_model
+from primecast.forecasting.model_card import describe_fitted
 from primecast.frames.dates import frequency_in_words
 from primecast.reporting.describe import percent
 from primecast.reporting.render import PairMap, ReportData
@@ -87,7 +87,7 @@ def describe_settings(facts: Mapping[str, Any]) -> dict[str, object]:
     single = dict(facts["model"])
     if not facts.get("members"):
         return single
-    return {"name": describe_model(facts), **{name: one for name, one in single.items() if name in SIZES}}
+    return {"name": describe_fitted(facts), **{name: one for name, one in single.items() if name in SIZES}}
 
 
 def _first_success(*calls: Callable[[], Found]) -> tuple[Found | None, str]:

@@ -256,8 +256,8 @@ class TrainingRun:
             theirs, ours = saved.get(name, "missing"), self.description.get(name, "missing")
             if theirs != ours:
                 raise InputError(
-                    f"{path} holds the state of another run: its {_line(name)} is {_line(theirs)}, here it is {ours}; "
-                    f"{WAY_OUT}"
+                    f"{path} holds the state of another run: its {_one_line(name)} is {_one_line(theirs)}, here it "
+                    f"is {ours}; {WAY_OUT}"
                 )
         if not progress.is_possible(self.settings, steps=self.steps):
             raise DamagedStateError(f"{path} is damaged: no such run can have come to its progress")
@@ -303,8 +303,8 @@ class TrainingRun:
             )
 
 
-def _line(text: object) -> str:
-    """Return what a file says as part of one sentence."""
+def _one_line(text: object) -> str:
+    """Return text from a file on one line, cut to 200 characters, so that an error stays one sentence."""
     return " ".join(str(text)[:200].split())
 
 
