@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -166,9 +167,28 @@ def test_origins_before_a_channels_first_value_are_refused(fitted: Forecaster) -
     assert len(forecaster.backtest(newer, windows=64, step=1).origins) == 64
 
 
-def test_a_model_refitted_on_all_rows_is_not_tested_on_them() -> None:
+@pytest.mark.parametrize("settings", [{"refit": True}, {"model": "ridge", "model_args": None}], ids=str)
+def test_what_was_trained_on_all_rows_forecasts_only_the_rows_after_them(settings: dict[str, Any]) -> None:
+    df = waves(601)
+    final = Forecaster(**{**SMALL, "epochs": 1, **settings}).fit(df.iloc[:499])
+    plain = copy(final)
+    plain.state_ = replace(final.state_, final=final.state_.model)
+    for rows in (300, 420, 498):
+        pd.testing.assert_frame_equal(final.predict(df.iloc[:rows]), plain.predict(df.iloc[:rows]))
+    for rows in (499, 500, 530):
+        assert not final.predict(df.iloc[:rows]).equals(plain.predict(df.iloc[:rows]))
+    pd.testing.assert_frame_equal(final.backtest(windows=9).forecasts, plain.backtest(windows=9).forecasts)
+    assert not final.backtest(df, windows=9).forecasts.equals(plain.backtest(df, windows=9).forecasts)
+    np.testing.assert_array_equal(
+        final.update(df.iloc[499:507]).calibration_, plain.update(df.iloc[499:507]).calibration_
+    )
+
+
+def test_a_model_that_an_earlier_version_refitted_on_all_rows_is_not_tested_on_them() -> None:
     df = waves(601)
     forecaster = Forecaster(**{**SMALL, "epochs": 1, "refit": True}).fit(df.iloc[:499])
+    assert forecaster.state_.final is not None
+    forecaster.state_ = replace(forecaster.state_, model=forecaster.state_.final, final=None)
     for look in (forecaster.backtest, forecaster.relations, forecaster.sensor_ablation):
         with pytest.raises(InputError, match="rows until 2024-03-21 18:00:00 were trained on; at least 7 later rows"):
             look()

@@ -172,6 +172,26 @@ def test_refit_trains_every_member_on_all_rows() -> None:
     )
     assert plain.leaderboard().frame["weight"].equals(refitted.leaderboard().frame["weight"])
     assert not plain.predict().equals(refitted.predict())
+    assert plain.scores_.mse == refitted.scores_.mse
+    for made, count in ((plain, 4), (refitted, len(refitted.state_.members))):
+        assert isinstance(made.state_.final, Ensemble) and isinstance(made.state_.model, Ensemble)
+        pairs = list(zip(made.state_.model.members, made.state_.final.members, strict=True))
+        assert sum(one is not other for one, other in pairs) == count
+        assert torch.equal(made.state_.model.weights, made.state_.final.weights)
+
+
+def test_an_ensemble_is_saved_with_the_parts_of_its_final_model_that_differ(best: Forecaster, tmp_path: Path) -> None:
+    best.save(tmp_path / "model")
+    again = Forecaster.load(tmp_path / "model")
+    for rows in (690, 700):  # in the rows of fit, and all of them
+        pd.testing.assert_frame_equal(again.predict(weather().iloc[:rows]), best.predict(weather().iloc[:rows]))
+    for made in (best, again):
+        assert isinstance(made.state_.final, Ensemble) and isinstance(made.state_.model, Ensemble)
+        pairs = zip(made.state_.members, made.state_.model.members, made.state_.final.members, strict=True)
+        assert {(member.model == "ridge", one is other) for member, one, other in pairs} == {
+            (True, False),
+            (False, True),
+        }
 
 
 def test_members_that_read_no_time_features_are_left_out_where_covariates_are_known_beforehand() -> None:

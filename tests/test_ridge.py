@@ -166,6 +166,25 @@ def test_fit_solves_it_in_one_epoch_also_with_a_shorter_look_back() -> None:
     assert torch.equal(wrapped(batch.x, batch.time_features), plain(batch.x[:, 2:], batch.time_features[:, 2:]))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_solving_again_on_more_windows_keeps_the_lambdas(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, val = Ridge(lookback=L, horizon=H, channels=N, shared=shared), windows(seed=1)
+    with pytest.raises(InputError, match="only lambdas chosen before can be used: there are none"):
+        model.solve(windows(), None)
+    model.solve(windows(), val)
+    assert model.penalties is not None
+    chosen = model.penalties.clone()
+    more = windows(401, seed=2)
+    model.solve(more, None)
+    assert torch.equal(model.penalties, chosen)
+    for channel in range(N):
+        monkeypatch.setattr("primecast.models.ridge.LAMBDAS", (float(chosen[0 if shared else channel]),))
+        expected = Ridge(lookback=L, horizon=H, channels=N, shared=shared)
+        expected.solve(more, val)
+        x = val.batch(torch.arange(17)).x
+        assert torch.equal(model(x)[..., channel], expected(x)[..., channel])
+
+
 def test_a_model_made_for_time_features_asks_for_them() -> None:
     model = create_model("ridge", lookback=L, horizon=H, channels=N, n_time_features=4)
     with pytest.raises(InputError, match="made for 4 time features"):

@@ -25,7 +25,7 @@ from primecast.models import MODELS, attention_options, default_attention
 from primecast.models.presets import loss_options as published_loss_options
 from primecast.models.presets import published
 from primecast.nn.losses import LOSSES, create_loss
-from primecast.nn.primer import Primer, seeded
+from primecast.nn.primer import Primer, default_hidden, seeded
 from primecast.schema import check, rules_of
 from primecast.training.loop import fit
 from primecast.training.optimizer import SCHEDULES
@@ -269,7 +269,8 @@ def _d_ff_ratio(model: str) -> int:
 
 
 def _primer_defaults(model: Mapping[str, Any], lookback: int) -> dict[str, Any]:
-    derived = {"hidden": 2 * model["n_heads"], "rolling": max(2, lookback // 8), "layers": False}
+    kind = _primer(model).get("kind", "full")
+    derived = {"hidden": default_hidden(kind, model["n_heads"]), "rolling": max(2, lookback // 8), "layers": False}
     return _defaults(Primer, PRIMER_SIZES) | derived
 
 

@@ -70,8 +70,9 @@ class LastSteps(nn.Module):
         if hasattr(model, "solve"):
             self.solve = self._solve
 
-    def _solve(self, train: WindowSource, val: WindowSource) -> None:
-        self.model.solve(*(LastStepsWindows(windows, self.lookback) for windows in (train, val)))  # type: ignore[operator]
+    def _solve(self, train: WindowSource, val: WindowSource | None) -> None:
+        shorter = (windows and LastStepsWindows(windows, self.lookback) for windows in (train, val))
+        self.model.solve(*shorter)  # type: ignore[operator]
 
     def forward(
         self, x: Float[Tensor, "b l n"], time_features: Float[Tensor, "b w m"] | None = None
@@ -111,6 +112,25 @@ def build_forecast_model(
     if not members:
         return arguments.build_model(**sizes)
     return Ensemble([build_member(member, lookback=arguments.lookback, **sizes) for member in members])
+
+
+def parts_of(model: nn.Module) -> list[nn.Module]:
+    """Return the members of an ensemble, or the one model there is."""
+    return list(model.members) if isinstance(model, Ensemble) else [model]
+
+
+def with_parts(model: nn.Module, parts: Sequence[nn.Module]) -> nn.Module:
+    """Return the same forecast model made of other parts: an ensemble keeps its weights."""
+    if not isinstance(model, Ensemble):
+        return parts[0]
+    other = Ensemble(parts)
+    other.weights.copy_(model.weights)
+    return other.eval()
+
+
+def retrained_places(model: nn.Module, *, refit: bool) -> list[int]:
+    """Return which parts of a forecast model `fit` trains again on all rows: those in closed form, with `refit` all."""
+    return [place for place, part in enumerate(parts_of(model)) if refit or hasattr(part, "solve")]
 
 
 def error_products(

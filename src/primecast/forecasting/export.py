@@ -104,7 +104,7 @@ def export_state(state: FittedState, path: Path | str) -> None:
         **({"future": torch.zeros(1, steps, len(roles.future), dtype=torch.float64)} if roles.future else {}),
     }
     module = InUnits(
-        exportable(state.model),
+        exportable(state.final or state.model),
         state.scaler,
         targets=len(roles.targets),
         channels=len(roles.channels),

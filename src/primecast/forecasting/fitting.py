@@ -12,6 +12,7 @@ import sys
 import time
 from bisect import bisect_left
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,15 @@ from primecast.errors import InputError, TrainingError, format_list
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.bounds import AtLeast, find_nonnegative
 from primecast.forecasting.comparison import compare_all
-from primecast.forecasting.ensemble import Ensemble, build_forecast_model, build_member, error_products, greedy_weights
+from primecast.forecasting.ensemble import (
+    Ensemble,
+    build_member,
+    error_products,
+    greedy_weights,
+    parts_of,
+    retrained_places,
+    with_parts,
+)
 from primecast.forecasting.intervals import thinned
 from primecast.forecasting.leaderboard import SEASONAL_NAIVE
 from primecast.forecasting.memory import MemoryNeededError, check_memory
@@ -97,7 +106,7 @@ def fit_state(
     if arguments.quality:
         members = tuple(member.arguments for member in fitted)
         state = replace(state, facts={**state.facts, "members": board}, members=members)
-    return _refit(state, fitted, table, val, checkpoints) if arguments.refit else state
+    return replace(state, final=_train_final(state, fitted, table, val, checkpoints))
 
 
 def _split(arguments: Arguments, rows: int) -> tuple[Arguments, Ranges]:
@@ -119,20 +128,29 @@ def _split(arguments: Arguments, rows: int) -> tuple[Arguments, Ranges]:
         raise InputError(f"{error}; {counts[bisect_left(counts, True, key=is_enough)]} are enough") from error
 
 
-def _refit(
+def _train_final(
     state: FittedState, fitted: list["FittedMember"], table: CheckedFrame, val: RoleWindows, checkpoints: Path | None
-) -> FittedState:
-    """Return the state with the same models trained anew on all rows, each for its best number of epochs."""
+) -> nn.Module | None:
+    """Return the model trained anew on all rows, for the forecasts after them; None if no part of it is.
+
+    What the validation rows chose stays: the weights, the lambdas of closed forms, the number of epochs of the others.
+    """
+    again = retrained_places(state.model, refit=state.arguments.refit)
+    if not again:
+        return None
     everything = state.builder.windows(table, range(len(table)))
-    sizes = {"channels": everything.channels, "n_time_features": everything.n_time_features}
-    fresh = build_forecast_model(state.arguments, state.members, **sizes)
-    models = fresh.members if isinstance(fresh, Ensemble) else [fresh]
-    for number, (member, model) in enumerate(zip(fitted, models, strict=True), 1):
-        folder = checkpoints and checkpoints / f"refit-{number}"
-        _train(member.arguments, model, everything, val, epochs=member.history.best_epoch, checkpoint=folder)
-    if isinstance(fresh, Ensemble):
-        fresh.weights.copy_(state.model.get_buffer("weights"))
-    return replace(state, model=fresh.eval())
+    parts = parts_of(state.model)
+    for place in again:
+        member = fitted[place]
+        if hasattr(member.model, "solve"):
+            parts[place] = deepcopy(member.model)
+            _of_targets(parts[place], everything).solve(everything, None)  # type: ignore[operator]
+            continue
+        sizes = {"channels": everything.channels, "n_time_features": everything.n_time_features}
+        parts[place] = build_member(member.arguments, lookback=state.lookback, **sizes)
+        folder = checkpoints and checkpoints / f"refit-{place + 1}"
+        _train(member.arguments, parts[place], everything, val, epochs=member.history.best_epoch, checkpoint=folder)
+    return with_parts(state.model, parts)
 
 
 def _check_training_rows(table: CheckedFrame, rows: int, season: int) -> None:

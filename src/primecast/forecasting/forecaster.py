@@ -58,8 +58,9 @@ class Forecaster:
     device, precision: of the training, see `primecast.fit`; forecasts are made on the CPU in float32.
     missing:   policy for missing values: "error", "interpolate", "ffill" or "mask", see `primecast.frames.POLICIES`.
     season:    steps of the seasonal naive forecast, which may exceed the look-back; by default from the dates.
-    refit:     train once more, on all rows and for the best number of epochs, before forecasting. Scores and intervals
-               stay those of the model that was not trained on the held-out rows. It doubles the time.
+    refit:     train networks once more, on all rows and for the best number of epochs: it doubles the time. Ridge
+               regressions are always solved once more on all rows. What is trained on all rows forecasts the rows after
+               them alone; scores, intervals and `backtest` are of the model that does not know the held-out rows.
     progress:  "bar", "lines", "off" or "auto", see `primecast.fit`.
     quality:   "fast", "good" or "best": an ensemble of 5, 7 or 12 members of different designs, averaged with weights
                that the validation rows choose; see `leaderboard`. None: "good"; but one model where a model, an

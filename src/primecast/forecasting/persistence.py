@@ -7,6 +7,7 @@ Letters: n columns, k targets, t rows, m calibration windows, h horizon.
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from primecast.data.windows import Scaler, is_subhourly
 from primecast.errors import InputError
 from primecast.forecasting.arguments import Arguments, tensor_kinds
 from primecast.forecasting.designs import DESIGNS
-from primecast.forecasting.ensemble import build_forecast_model
+from primecast.forecasting.ensemble import build_forecast_model, parts_of, retrained_places, with_parts
 from primecast.forecasting.intervals import Calibration
 from primecast.forecasting.memory import check_forecast_memory
 from primecast.forecasting.model_card import model_card
@@ -53,7 +54,7 @@ def save_state(state: FittedState, folder: Path) -> None:
     save_forecaster(
         folder,
         params=asdict(state.arguments),
-        model=state.model,
+        model=_saved_modules(state.model, _final_parts(state.model, state.final, refit=state.arguments.refit)),
         index=state.recent.index,
         fields={
             "columns": state.columns,
@@ -65,6 +66,7 @@ def save_state(state: FittedState, folder: Path) -> None:
             "periods": {name: list(ends) for name, ends in state.periods.items()},
             "facts": state.facts,
             "signed": state.calibration.signed,
+            "final": state.final is not None,
             "members": [{name: getattr(member, name) for name in MEMBER} for member in state.members],
         },
         arrays={
@@ -81,6 +83,25 @@ def save_state(state: FittedState, folder: Path) -> None:
         },
         card=model_card(state.facts),
     )
+
+
+def _final_parts(model: nn.Module, final: nn.Module | None, *, refit: bool) -> dict[int, nn.Module]:
+    """Return the parts of the final model that are not those of the model, by their places."""
+    if final is None:
+        return {}
+    return {place: parts_of(final)[place] for place in retrained_places(model, refit=refit)}
+
+
+def _saved_modules(model: nn.Module, again: Mapping[int, nn.Module]) -> nn.ModuleDict:
+    """Return the modules whose tensors a folder holds: the model, and what the final model has instead of its parts."""
+    return nn.ModuleDict({"model": model, "final": nn.ModuleDict({str(place): part for place, part in again.items()})})
+
+
+def _build_saved(
+    arguments: Arguments, members: list[Arguments], *, final: bool, channels: int, n_time_features: int
+) -> nn.ModuleDict:
+    model = build_forecast_model(arguments, members, channels=channels, n_time_features=n_time_features)
+    return _saved_modules(model, _final_parts(model, deepcopy(model) if final else None, refit=arguments.refit))
 
 
 def _n_time_features(arguments: Arguments, roles: Roles, index: pd.Index, minute: bool) -> int:
@@ -100,8 +121,10 @@ def save_forecaster(
     card: str,
 ) -> None:
     """Write the folder, after checking that it can be loaded; on failure it holds what it held before."""
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    tensors = {
+        **model.state_dict(),
+        **{name: torch.from_numpy(array.copy()) for name, array in arrays.items()},
+    }
     config = {
         "version": VERSION,
         "params": dict(params),
@@ -156,7 +179,8 @@ def _load_state(folder: Path) -> FittedState:
         minute, n_time_features = _check_time_features(saved, arguments, roles)
         sizes = {"channels": len(roles.channels), "n_time_features": n_time_features}
         members = _members(arguments, saved.fields["members"])
-        kinds = tensor_kinds(partial(build_forecast_model, arguments, members, **sizes))
+        build = partial(_build_saved, arguments, members, final=saved.fields["final"], **sizes)
+        kinds = tensor_kinds(build)
         for one in members or [arguments]:
             check_forecast_memory(one, **sizes)
         weights, arrays = saved.tensors(kinds, _array_kinds(saved, roles, arguments.horizon))
@@ -165,11 +189,14 @@ def _load_state(folder: Path) -> FittedState:
         recent = CheckedFrame(frame, arrays["recent.gaps"])
         calibration = _calibration(saved, arrays)
         _check_arrays(arrays, recent, scaler, lookback=arguments.lookback, signed=calibration.signed)
-        model = build_forecast_model(arguments, members, **sizes)
-        load_weights(model, weights, source=str(folder))
+        modules = build()
+        load_weights(modules, weights, source=str(folder))
+        model, again = modules.eval()["model"], dict(modules["final"].items())  # type: ignore[operator]
+        parts = [again.get(str(place), part) for place, part in enumerate(parts_of(model))]
         return FittedState(
             arguments=arguments,
-            model=model.eval(),
+            model=model,
+            final=with_parts(model, parts) if saved.fields["final"] else None,
             builder=WindowBuilder(scaler, roles, arguments.lookback, arguments.horizon, arguments.missing, minute),
             layout=Layout(**saved.fields["layout"]),
             columns=columns,

@@ -114,7 +114,7 @@ def forecast_next(
 
     known: the future covariates. unchanged: the targets that are forecast as their constant.
     """
-    scaled = predict(state.model, state.builder.next(table, known))[0].double().numpy()
+    scaled = predict(state.model_after(table), state.builder.next(table, known))[0].double().numpy()
     all_columns = np.zeros((state.horizon, len(state.roles.columns)))
     all_columns[:, : scaled.shape[1]] = scaled
     forecast = state.scaler.inverse(all_columns)[:, : state.builder.targets]

@@ -44,6 +44,7 @@ FIELDS: dict[str, type] = {
     "periods": dict,
     "facts": dict,
     "signed": bool,
+    "final": bool,
     "members": list,
 }
 LAYOUT: dict[str, type | UnionType] = {
@@ -113,7 +114,7 @@ class Saved:
         self, model: Mapping[str, str], arrays: Mapping[str, str]
     ) -> tuple[dict[str, Tensor], dict[str, np.ndarray]]:
         """Return the weights and the arrays, if the file holds exactly these names with these types and shapes."""
-        stored = {name: f"model.{name.replace('time_features', 'marks') if self.former else name}" for name in model}
+        stored = {name: name.replace("time_features", "marks") if self.former else name for name in model}
         expected = {**{stored[name]: kind for name, kind in model.items()}, **arrays}
         read = read_weights(self.folder, self.sha256, expected)
         return {name: read[stored[name]] for name in model}, {name: read[name].numpy() for name in arrays}
@@ -137,7 +138,7 @@ def open_forecaster(folder: Path, *, arguments: Collection[str]) -> Saved:
 
 def _current_names(config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with the names of today, whichever version of primecast wrote it."""
-    before_ensembles = "marks" in config
+    before_ensembles, before_final = "marks" in config, "final" not in config
     config = {_current(name): value for name, value in config.items()}
     params, layout = config.get("params"), config.get("layout")
     if isinstance(layout, dict):
@@ -156,7 +157,23 @@ def _current_names(config: dict[str, Any]) -> dict[str, Any]:
                 params["model_args"]["primer"] = {name: _current(value) for name, value in primer.items()}
             elif primer is not None:
                 params["model_args"]["primer"] = _current(primer)
+    if before_final:
+        config["final"] = False
+        for one in [params, *(config["members"] if isinstance(config.get("members"), list) else ())]:
+            _pin_two_units(one)
     return config
+
+
+def _pin_two_units(arguments: object) -> None:
+    """Write out the hidden units of a primer of kind "learned": their number was two per head, today it is one."""
+    given = arguments.get("model_args") or {} if isinstance(arguments, dict) else None
+    if not isinstance(given, dict) or not isinstance(arguments, dict):
+        return
+    usual = {"kind": "learned", "prime_self": False} if arguments.get("attention") == "prime-learned" else None
+    primer, heads = given.get("primer", usual), given.get("n_heads", 8)
+    primer = {"kind": primer} if isinstance(primer, str) else primer
+    if isinstance(primer, dict) and primer.get("kind") == "learned" and isinstance(heads, int):
+        arguments["model_args"] = {**given, "primer": {"hidden": 2 * heads, **primer}}
 
 
 def _current(name: Any) -> Any:

@@ -15,7 +15,7 @@ from primecast.errors import InputError
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.bounds import AtLeast
 from primecast.forecasting.intervals import Calibration
-from primecast.frames.dates import rows_until
+from primecast.frames.dates import future_index, rows_until
 from primecast.frames.layouts import Layout
 from primecast.frames.roles import Roles
 from primecast.frames.validate import CheckedFrame
@@ -51,6 +51,7 @@ class FittedState:
     periods:     first and last row of train, val and test.
     facts:       the content of the model card.
     members:     the members of an ensemble, in the order of its weights; none for a single model.
+    final:       the model of the rows after those of `fit`: parts of it are trained on all rows. None: `model`.
     """
 
     arguments: Arguments
@@ -70,6 +71,7 @@ class FittedState:
     facts: dict[str, Any]
     training: TrainingRecord | None = None
     members: tuple[Arguments, ...] = ()
+    final: nn.Module | None = None
 
     @property
     def roles(self) -> Roles:
@@ -92,6 +94,12 @@ class FittedState:
         """Return the model with forecasts of at least 0 where `nonnegative` says so."""
         return AtLeast.zero(self.model, self.scaler, self.nonnegative)
 
+    def model_after(self, table: CheckedFrame) -> nn.Module:
+        """Return the model for the rows after this table: the final one, if `fit` knew none of them."""
+        if self.final is None or rows_until(future_index(table.index, 1), self.periods["test"][1]):
+            return self.model
+        return self.final
+
     @property
     def record(self) -> TrainingRecord:
         """Return what `fit` leaves beside the model; a loaded state has none."""
@@ -106,8 +114,9 @@ class FittedState:
 
     @property
     def last_training_row(self) -> str:
-        """Return the last row that the model was trained on; with `refit` that is the last one of all."""
-        return self.periods["test" if self.arguments.refit else "train"][1]
+        """Return the last row that the model was trained on."""
+        before_final = self.arguments.refit and self.final is None  # saved by an earlier version: on all rows
+        return self.periods["test" if before_final else "train"][1]
 
     def rows_trained(self, table: CheckedFrame) -> int:
         """Return how many rows of the table lie at or before the last training row."""

@@ -10,7 +10,7 @@ channel, the mean over the channels, each relative to the channel's best. The ca
 series in the time of day, one in the time of the week, and one in the time of day at weekends; every step has its own
 W, so that the phase of the last row is enough. With `components`, the leading principal components of all channels at
 the last row, and their change over one step and over twelve, are inputs of every channel; without them no channel sees
-another. `fit` calls `solve`: there are no epochs.
+another. `fit` calls `solve`: there are no epochs. Solving again on more windows keeps the lambdas.
 
 Hoerl & Kennard, "Ridge Regression: Biased Estimation for Nonorthogonal Problems", Technometrics 1970.
 
@@ -76,6 +76,7 @@ class Ridge(nn.Module):
         self.basis: Tensor
         inputs = lookback + calendar + lookback * n_covariates + 3 * self.basis.shape[1]
         self.channels, self.shared = channels, shared
+        self.penalties: Float64[Tensor, "k"] | None = None
         self.weight = nn.Parameter(torch.zeros(1 if shared else channels, inputs, horizon))
         self.bias = nn.Parameter(torch.zeros(1 if shared else channels, 1, horizon))
 
@@ -105,11 +106,16 @@ class Ridge(nn.Module):
     # ---------------------------------------------------------------- closed form
 
     @torch.no_grad()
-    def solve(self, train: Windows, val: Windows) -> None:
+    def solve(self, train: Windows, val: Windows | None) -> None:
         """Set W and b by the training windows, with the lambda of each channel that the validation windows choose.
 
-        A window whose truth is NaN at some step of a channel does not count for this channel.
+        val: None keeps the lambdas of the call before. A window whose truth is NaN at some step of a channel does not
+        count for this channel.
         """
+        if val is not None:
+            self.penalties = torch.zeros(len(self.weight), dtype=torch.float64)
+        if self.penalties is None:
+            raise InputError("without validation windows only lambdas chosen before can be used: there are none")
         if self.basis.shape[1]:
             self.basis.copy_(_leading_components(train, self.basis.shape[1]))
         step = self.channels if self.shared else CHUNK
@@ -128,12 +134,14 @@ class Ridge(nn.Module):
                 shrunk = rotated / (values.clamp_min(0)[..., None] + penalty)
                 return inverse[..., None] * (vectors @ shrunk)
 
-            errors = []
-            for penalty in LAMBDAS:
-                self._set(part, weight(penalty), mean, mean_change)
-                errors.append(self._errors(val, part))
-            best = torch.tensor(LAMBDAS, dtype=torch.float64)[_pooled(torch.stack(errors)).argmin(0)]
-            self._set(part, weight(best[:, None, None]), mean, mean_change)
+            own = slice(None) if self.shared else part
+            if val is not None:
+                errors = []
+                for penalty in LAMBDAS:
+                    self._set(part, weight(penalty), mean, mean_change)
+                    errors.append(self._errors(val, part))
+                self.penalties[own] = torch.tensor(LAMBDAS).double()[_pooled(torch.stack(errors)).argmin(0)]
+            self._set(part, weight(self.penalties[own][:, None, None]), mean, mean_change)
 
     def _set(
         self,

@@ -58,8 +58,8 @@ class Primer(nn.Module):
 
     kind:       a name in KINDS, or a callable (b, n, l) -> (b, n, n, f) with features of your own.
     length:     look-back l. d_model, n_heads: of the attention it primes.
-    hidden:     hidden units in total; 2 per head when None. grouped: each head has its own part of them, and the cost
-                of that part; otherwise (dense) every head reads all.
+    hidden:     hidden units in total; when None 2 per head, of kind "learned" 1.
+    grouped:    each head has its own part of them, and the cost of that part; otherwise (dense) every head reads all.
     base:       "zero": F = MLP(s), starts small. "identity": F = 1 + MLP(s), starts near standard attention. Kind
                 "random" always has the identity, as the paper's: "centered around 1.0", to start at standard attention.
     gain:       standard deviation of the gains u at the start; 0 with base "identity" starts at standard attention.
@@ -120,7 +120,7 @@ class Primer(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        hidden = 2 * n_heads if hidden is None else hidden
+        hidden = default_hidden(kind, n_heads) if hidden is None else hidden
         _check_sizes(d_model, n_heads, hidden if grouped else hidden * n_heads)
         _check_names(activation=activation, base=base, form=form, pairing=pairing)
         _check_pairs(tokens, kind=kind, sparsity=sparsity, pairing=pairing, pair_offsets=pair_offsets)
@@ -223,6 +223,11 @@ class Primer(nn.Module):
             channels = channel[:, None] & channel
             pairs = channels if pairs is None else pairs & channels
         return pairs
+
+
+def default_hidden(kind: str | PairFeatures, n_heads: int) -> int:
+    """Return the number of hidden units where none is given: with learned embeddings one per head is as accurate."""
+    return n_heads if kind == "learned" else 2 * n_heads
 
 
 def _check_sizes(d_model: int, n_heads: int, hidden: int) -> None:

@@ -19,6 +19,7 @@ VARIANTS: Variants = {
     "prime-table, self-pair unprimed": {"attention": "prime-table", "settings": {"primer.prime_self": False}},
     "prime-table, channel embeddings": {"attention": "prime-table", "settings": CHANNEL_EMBEDDINGS},
     "prime-learned": {"attention": "prime-learned"},
+    "prime-learned, two units per head": {"attention": "prime-learned", "settings": {"primer.hidden": 16}},
     "prime, self-pair primed": {"attention": "prime", "settings": PRIME_SELF},
     "prime, self-pair primed, base identity": {
         "attention": "prime",
@@ -44,12 +45,12 @@ LEGEND = (
     "\n*prime*: the paper's features, self-pair unprimed (F_ii = 1), as in its proofs. *Self-pair primed*: F_ii is "
     "primed like any other pair, as in its printed formula. *prime-table*: learned vectors of pairs instead of "
     "features, self-pair primed: the default. *prime-learned*: these vectors made of learned channel embeddings, "
-    "self-pair unprimed, channel embeddings in the tokens."
+    "self-pair unprimed, channel embeddings in the tokens; one hidden unit per head unless said."
 )
 SETS = ("ETTh1", "ETTh2", "Exchange", "Weather", "ETTm1")
 CANDIDATES = ("prime", "prime-table", "prime, channel embeddings", "prime-table, channel embeddings")
 """Among which the default was chosen, on validation; docs/decisions.md has the rule."""
-RUN_LATER = ("prime-table, self-pair unprimed", "prime-learned")
+RUN_LATER = ("prime-table, self-pair unprimed", "prime-learned", "prime-learned, two units per head")
 """Run after the choice; docs/decisions.md has what they mean for it."""
 
 
