@@ -29,8 +29,10 @@ from torch import Tensor, nn
 from primecast.errors import InputError
 
 LAMBDAS = tuple(10.0**power for power in range(-5, 2))
-TRAIN_WINDOWS, VAL_WINDOWS = 8000, 200
+TRAIN_WINDOWS, VAL_WINDOWS = 5000, 200
 """At most so many evenly spaced windows are solved for, and choose lambda."""
+SHARED_WINDOWS, FEWEST = 20_000, 500
+"""At most so many windows of single channels are solved for together, if that is not too few of each."""
 CHUNK = 64
 """Channels that are solved at once, and that choose lambda together: their normal equations take n f^2 numbers."""
 BATCH = 256
@@ -159,7 +161,8 @@ class Ridge(nn.Module):
     ) -> tuple[Float64[Tensor, "k f f"], Float64[Tensor, "k f h"], Float64[Tensor, "k 1 f"], Float64[Tensor, "k 1 h"]]:
         """Return covariances of the inputs, also with the changes y - x_l, and the means of both."""
         sums: list[Tensor] = []
-        for x, y, time_features in _batches(train, TRAIN_WINDOWS):
+        most = max(FEWEST, min(TRAIN_WINDOWS, SHARED_WINDOWS // self.channels)) if self.shared else TRAIN_WINDOWS
+        for x, y, time_features in _batches(train, most):
             inputs = self._inputs(x, time_features)[part].double()
             change = (y - x[:, -1:]).permute(2, 0, 1)[part].double()
             known = ~change.isnan().any(dim=-1, keepdim=True)
