@@ -27,6 +27,7 @@ from primecast.forecasting.prediction import forecast_from, forecast_held_out
 from primecast.forecasting.state import FittedState
 from primecast.frames.dates import row_number
 from primecast.frames.validate import CheckedFrame
+from primecast.models import ridge
 
 
 def settings(method: str) -> dict[str, object]:
@@ -34,6 +35,7 @@ def settings(method: str) -> dict[str, object]:
     rules = {
         "intervals": "by level, wider with few windows",
         "lambda of ridge": "by the error of the channel and of all",
+        "windows of ridge": [ridge.TRAIN_WINDOWS, ridge.SHARED_WINDOWS],
     }
     return {"designs": list(DESIGNS.items())[: QUALITIES[method]], "defaults": dict(ENSEMBLE), **rules}
 
