@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
@@ -96,6 +96,13 @@ class Spec:
     def key(self, root: Path | str | None = None) -> str:
         """Return the name of the run; the data set is read (once per process), because it is part of it."""
         return key(self, fingerprint(self.dataset, root))
+
+    @property
+    def training(self) -> str:
+        """Return what is trained: specs that differ in the horizon they are scored at alone have it in common."""
+        settings = {name: value for name, value in self.settings.items() if name != "train_horizon"}
+        horizon = self.settings.get("train_horizon") or self.horizon
+        return replace(self, horizon=horizon, settings=settings, variant="").to_json()
 
     def __str__(self) -> str:
         settings = "".join(f" {name}={value}" for name, value in self.settings.items())

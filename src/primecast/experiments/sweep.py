@@ -90,11 +90,8 @@ def _jobs(specs: Iterable[Spec], store: Store, root: Path | str | None, refused:
     """Return a job for each training that the specs need; the message of a spec that is no run goes into `refused`."""
     groups: dict[str, dict[str, Spec]] = {}  # by what specs of one training have in common
     for spec in specs:
-        settings = {name: value for name, value in spec.settings.items() if name != "train_horizon"}
-        horizon = spec.settings.get("train_horizon") or spec.horizon
-        training = replace(spec, horizon=horizon, settings=settings, variant="").to_json()
         try:
-            groups.setdefault(training, {})[spec.key(root)] = spec
+            groups.setdefault(spec.training, {})[spec.key(root)] = spec
         except InputError as error:
             refused[str(spec)] = str(error)
     return [_job(group, store) for group in groups.values() if group]

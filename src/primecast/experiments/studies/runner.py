@@ -78,15 +78,19 @@ def plan_study(specs: Iterable[Spec], store: Store, *, out: Path, root: Path | s
     """Return one line per run: its dataset, whether the data are on this machine, where its row is, and its hours.
 
     row:   "store", "results" (among the committed ones alone) or "missing".
-    hours: 0 if it is in the store; else by the seconds of similar runs, NaN where none has been measured.
+    hours: 0 if it is in the store, or if a line above is missing, too, and has the same training; else by the seconds
+           of similar runs, NaN where none has been measured.
     """
     committed = read_committed(out)
+    counted: set[tuple[str, str]] = set()  # of missing rows and of committed ones: --new runs the missing alone
     measured = [*(store.fields(key) for key in store.keys()), *committed.rows.values()]  # noqa: SIM118  no dict
     lines = []
     for spec in specs:
         own = committed.key(spec, root)
         row = "store" if store.has(own) else "results" if own in committed.rows else "missing"
-        seconds = 0.0 if row == "store" else estimate_seconds(measured, vars(spec))
+        known = row == "store" or (row, spec.training) in counted
+        counted.add((row, spec.training))
+        seconds = 0.0 if known else estimate_seconds(measured, vars(spec))
         hours = math.nan if seconds is None else seconds / 3600
         lines.append({"dataset": spec.dataset, "data": has_data(spec.dataset, root), "row": row, "hours": hours})
     return pd.DataFrame(lines)
@@ -112,6 +116,10 @@ def describe_plan(plan: pd.DataFrame) -> str:
             f"of the missing, {len(left) - len(new)} are among the committed results, and in the table; --new leaves "
             f"them out: {len(new)} runs, about {new['hours'].sum():.1f} core-hours, are left then"
         )
-    if absent := dict.fromkeys(plan[~plan["data"]]["dataset"]):
-        lines.append(f"data sets that are not on this machine: {', '.join(absent)}")
+    absent = left[~left["data"]]
+    if len(absent):
+        lines.append(
+            f"{len(absent)} of the missing runs, about {absent['hours'].sum():.1f} core-hours, need data sets that are "
+            f"not on this machine: {', '.join(dict.fromkeys(absent['dataset']))}"
+        )
     return "\n".join(lines)
