@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from primecast import Forecaster
 from primecast.data import nyc_weather
-from primecast.errors import InputError
+from primecast.errors import InputError, TrainingError
 from primecast.forecasting.designs import DESIGNS
 from primecast.forecasting.ensemble import FEW, Ensemble, LastSteps, error_products, greedy_weights
 from primecast.storage.folder import with_checksum
@@ -109,7 +109,7 @@ def best() -> Forecaster:
 def test_the_leaderboard_has_members_their_average_and_seasonal_naive(best: Forecaster) -> None:
     board = best.leaderboard().frame
     assert list(board.index)[-2:] == ["ensemble", "seasonal naive"]
-    assert list(board.index[:-2]) == list(DESIGNS)
+    assert list(board.index[:-2]) == [name for name in DESIGNS if name != "last season"]  # longer than the look-back
     assert len(best.state_.members) == (board["weight"] > 0).sum() > 1
     assert_allclose(board["weight"].sum(), 1.0, rtol=1e-6)
     assert board["test_mse"].notna().all() and (board["seconds"][:-2] > 0).all()
@@ -148,6 +148,29 @@ def test_the_default_look_back_leaves_three_of_them_in_the_held_out_rows_of_a_sh
     assert made.state_.lookback == 70 and made.lookback is None
     assert made.relations().lead.shape == (3, 3)
     assert {member.lookback for member in made.state_.members} == {70}
+
+
+def test_the_last_season_repeated_is_a_member_that_is_saved(tmp_path: Path) -> None:
+    draw, dates = np.random.default_rng(0), pd.date_range("2024-01-01", periods=211, freq="D")
+    weeks = np.resize(draw.normal(size=(7, 3)), (211, 3)) + draw.normal(size=(31, 3)).cumsum(0).repeat(7, axis=0)[:211]
+    made = Forecaster(**TINY, quality="fast").fit(pd.DataFrame(weeks, dates, ["a", "b", "c"]))
+    assert made.season_ == 7
+    board = made.leaderboard().frame
+    assert board["weight"]["last season"] > 0
+    assert_allclose(board["test_mse"]["last season"], board["test_mse"]["seasonal naive"])
+    assert {one.model: one.model_args for one in made.state_.members}["seasonal-naive"] == {"season": 7}
+    made.save(tmp_path / "model")
+    again = Forecaster.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(again.predict(level=[80]), made.predict(level=[80]))
+
+
+def test_the_last_season_alone_is_no_ensemble_where_nothing_else_can_be_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    designs = {"diverges": {"attention": "standard", "lr": 1e30}, "last season": DESIGNS["last season"]}
+    monkeypatch.setattr("primecast.forecasting.arguments.DESIGNS", designs)
+    with pytest.raises(TrainingError):
+        Forecaster(**TINY, season=7, quality="good", missing="interpolate").fit(weather())
 
 
 def test_members_are_built_on_a_model_that_is_given() -> None:

@@ -56,9 +56,10 @@ VARIANTS = [
     for name, entry in MODELS.items()
     for options in variants(entry)
 ]
+TRAINED = [v for v in VARIANTS if MODELS[str(v.values[0])].has_parameters]
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), TRAINED)
 def test_forward_and_backward_are_finite_and_reach_every_parameter(name: str, options: dict[str, Any]) -> None:
     model = small(name, **options)
     x, time_features, y = inputs()
@@ -69,7 +70,7 @@ def test_forward_and_backward_are_finite_and_reach_every_parameter(name: str, op
         assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), parameter_name
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), TRAINED)
 def test_one_batch_can_be_learnt_by_heart(name: str, options: dict[str, Any]) -> None:
     no_dropout = {"dropout": 0.0} if "dropout" in signature(MODELS[name].build).parameters else {}
     model = small(name, **no_dropout, **options)
@@ -85,7 +86,7 @@ def test_one_batch_can_be_learnt_by_heart(name: str, options: dict[str, Any]) ->
     assert losses[-1] < 0.1 * losses[0]
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), TRAINED)
 def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str, Any], tmp_path: Any) -> None:
     model = small(name, **options).eval()
     with torch.no_grad():
@@ -100,6 +101,11 @@ def test_saved_and_loaded_weights_forecast_the_same(name: str, options: dict[str
     assert not torch.equal(other(x, time_features), model(x, time_features))
     load_weights(other, load_tensors(tmp_path / "model.safetensors")[0], source="model.safetensors")
     assert torch.equal(other(x, time_features), model(x, time_features))
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_a_model_without_parameters_says_so(name: str) -> None:
+    assert MODELS[name].has_parameters == any(True for _ in small(name).parameters())
 
 
 @pytest.mark.parametrize(

@@ -648,7 +648,8 @@ def test_scoring_leaves_the_model_on_its_device_unless_told_otherwise(
 
 
 def test_a_model_without_parameters_is_scored_on_the_cpu() -> None:
-    assert predict(SeasonalNaive(lookback=LOOKBACK, horizon=HORIZON, season=2), Source(VAL, seed=1)).shape[0] == VAL
+    model = SeasonalNaive(lookback=LOOKBACK, horizon=HORIZON, channels=CHANNELS, season=2)
+    assert predict(model, Source(VAL, seed=1)).shape[0] == VAL
 
 
 @pytest.mark.parametrize("score", [evaluate, predict])

@@ -96,8 +96,10 @@ class Arguments:
         if self.future and not reads_time_features(self.model, self.model_args):
             raise InputError(f"model {self.model!r} reads no time features, so it cannot use future covariates")
 
-    def members(self) -> dict[str, "Arguments"]:
+    def members(self, season: int = 1) -> dict[str, "Arguments"]:
         """Return the members of the ensemble by name, each as the arguments of one model; none without a quality.
+
+        season: of the table; where it exceeds the look-back, no member repeats it.
 
         Where a model, an attention or arguments of the model are given, the members are built on them: with both ways
         to normalize, if the model has a choice, and with another seed.
@@ -110,6 +112,11 @@ class Arguments:
             designs = designs_around(self.model_args, has_norm=has_norm)
         chosen = list(designs.items())[: QUALITIES[self.quality]]
         members = {name: self._member(**design) for name, design in chosen}
+        for name, one in list(members.items()):
+            if one.model == "seasonal-naive":
+                members[name] = replace(one, model_args={"season": season})
+                if season > one.lookback:
+                    del members[name]
         if not self.future:
             return members
         return {name: one for name, one in members.items() if reads_time_features(one.model, one.model_args)}

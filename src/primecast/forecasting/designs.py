@@ -1,6 +1,6 @@
 """What a Forecaster trains unless it is told otherwise: the designs of an ensemble, and the defaults of its arguments.
 
-    fast    four ridge regressions in closed form and a small network, briefly trained
+    fast    four ridge regressions in closed form, the last season repeated, and a small network, briefly trained
     good    the same and two networks of different normalization, trained longer
     best    the same and networks of other attentions, look-backs and seeds
 
@@ -21,6 +21,7 @@ DESIGNS: dict[str, Design] = {
     "ridge, long look-back": {"model": "ridge", "lookback": LONG},
     "ridge, components": {"model": "ridge", "model_args": {"components": 4}},
     "ridge, shared": {"model": "ridge", "model_args": {"shared": True}, "lookback": LONG},
+    "last season": {"model": "seasonal-naive", "lookback": LONG},
     "prime-learned, small": {
         "attention": "prime-learned",
         "model_args": {
@@ -47,7 +48,7 @@ DESIGNS: dict[str, Design] = {
 }  # fmt: skip
 """Name -> arguments that replace those of the Forecaster. seed is added to its seed, epochs are a fraction of its
 epochs; lookback is at most its look-back, SHORT unless stated."""
-QUALITIES = {"fast": 5, "good": 7, "best": len(DESIGNS)}
+QUALITIES = {"fast": 6, "good": 8, "best": len(DESIGNS)}
 """How many of the designs, from the first on, each quality trains."""
 
 ONE_MODEL: Mapping[str, Any] = {

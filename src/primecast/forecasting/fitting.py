@@ -83,7 +83,7 @@ def fit_state(
     builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing, is_subhourly(table.index))
     train = builder.windows(known, ranges.train)
     val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
-    fitted = _train_members(arguments, train, val, checkpoints)
+    fitted = _train_members(arguments, train, val, checkpoints, season=season)
     board = [member.facts for member in fitted]
     if arguments.quality:
         fitted, model, scored = _average(arguments, fitted, val, test)
@@ -96,7 +96,10 @@ def fit_state(
         data=table,
         history=max(fitted, key=lambda member: member.facts["weight"]).history,
         scores=_score(bounded, test, batch_size=arguments.batch_size),
-        naive_scores=_score(SeasonalNaive(lookback=naive.lookback, horizon=horizon, season=naive.lookback), naive),
+        naive_scores=_score(
+            SeasonalNaive(lookback=naive.lookback, horizon=horizon, channels=test.channels, season=naive.lookback),
+            naive,
+        ),
     )
     state = _calibrate(arguments, model, builder, record, ranges, layout=layout, columns=columns, season=season)
     compared = compare_all(
@@ -246,10 +249,10 @@ class FittedMember:
 
 
 def _train_members(
-    arguments: Arguments, train: RoleWindows, val: RoleWindows, checkpoints: Path | None
+    arguments: Arguments, train: RoleWindows, val: RoleWindows, checkpoints: Path | None, *, season: int
 ) -> list[FittedMember]:
     """Train the members one after the other; those that diverge or that the time limit cuts off are left out."""
-    wanted, fitted, began = arguments.members() or {"": arguments}, list[FittedMember](), time.monotonic()
+    wanted, fitted, began = arguments.members(season) or {"": arguments}, list[FittedMember](), time.monotonic()
     failure: TrainingError | MemoryNeededError | None = None
     for number, (name, one) in enumerate(wanted.items(), 1):
         started = time.monotonic()
@@ -272,8 +275,8 @@ def _train_members(
         facts = {"name": name, "weight": 1.0, "val_mse": best.val_mse, "val_mae": best.val_mae, "seconds": seconds}
         fitted.append(FittedMember(one, model, history, facts))
         _say(arguments, f"  validation MSE {best.val_mse:.4f} after {seconds:.0f} s")
-    if failure is not None and not fitted:
-        raise failure
+    if failure is not None and not any(True for member in fitted for _ in member.model.parameters()):
+        raise failure  # nothing was trained
     return fitted
 
 

@@ -11,9 +11,14 @@ from primecast.errors import InputError
 
 
 class SeasonalNaive(nn.Module):
-    """Repeat the last `season` steps of the look-back to the horizon. It has no parameters and is not trained."""
+    """forward(x: (b, l, n), time_features) -> (b, h, n): the last `season` steps of the look-back, repeated.
 
-    def __init__(self, *, lookback: int, horizon: int, season: int) -> None:
+    It has no parameters, and time features are accepted and not used.
+    """
+
+    def __init__(
+        self, *, lookback: int, horizon: int, channels: int, n_time_features: int = 0, season: int = 1
+    ) -> None:
         super().__init__()
         if not 1 <= season <= lookback:
             raise InputError(f"season {season} must be at least 1 and at most the look-back {lookback}")
@@ -25,3 +30,6 @@ class SeasonalNaive(nn.Module):
     ) -> Float[Tensor, "b h n"]:
         steps = torch.arange(self.horizon, device=x.device) % self.season
         return x[:, x.shape[1] - self.season + steps]
+
+    def solve(self, train: object, val: object) -> None:
+        """Do nothing: with it, `fit` scores the validation windows and takes no steps."""

@@ -15,6 +15,7 @@ from primecast.models.gat import GAT
 from primecast.models.itransformer import ITransformer
 from primecast.models.lagts import LagTSReconstruction
 from primecast.models.lift import LIFT
+from primecast.models.naive import SeasonalNaive
 from primecast.models.patchtst import PatchTST
 from primecast.models.ridge import Ridge
 from primecast.models.timer_xl import TIME_MECHANISMS, TimerXL
@@ -30,6 +31,7 @@ class ModelEntry:
     reads_time_features: the forecast depends on the time features; for LIFT see the function below.
     permutes:            permuting the channels permutes the forecast, at the model's default arguments.
     equivariant:         scale and level of a window carry over to its forecast, at the model's default arguments.
+    has_parameters:      there is something to train.
     map_size:            entries of the attention maps of one window and head, by the sizes and arguments of the model.
     """
 
@@ -41,6 +43,7 @@ class ModelEntry:
     reads_time_features: bool = False
     permutes: bool = True
     equivariant: bool = True
+    has_parameters: bool = True
     map_size: Callable[[Mapping[str, Any]], int] = lambda sizes: 0
 
 
@@ -101,6 +104,12 @@ MODELS: Mapping[str, ModelEntry] = {
         reads_time_features=True,
         permutes=False,  # a map for each channel
         equivariant=False,
+    ),
+    "seasonal-naive": ModelEntry(
+        SeasonalNaive,
+        tokens="none: the last season, repeated",
+        reference="the forecast to beat",
+        has_parameters=False,
     ),
     "lift": ModelEntry(
         LIFT,

@@ -26,7 +26,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor, nn
 
 from primecast.data.windows import Batch, WindowSource
-from primecast.errors import InputError, TrainingError
+from primecast.errors import InputError, TrainingError, show
 from primecast.nn.losses import Loss
 from primecast.schema import checked
 from primecast.training.checkpoint import EpochRow, TrainingProgress, TrainingRun, lock_state_dir
@@ -131,14 +131,17 @@ def fit(
         drop_last=drop_last, lr_factors=dict(lr_factors or {}), precision=precision,
         state=None if state is None else Path(state), save_every=save_every,
     )  # fmt: skip
-    target, selected = select_device(device, model), select_parameters(model, parameters)
-    factors = expand_factors(selected, settings.lr_factors)
-    group = join(target)
+    target = select_device(device, model)
     if keep_blocks:
         keep_large_blocks()
-    model.to(target)
     if hasattr(model, "solve"):
-        return _solve(model, train, val, batch_size=batch_size)
+        if parameters is not None:
+            raise InputError(f"parameters is {show(parameters)}; a model in closed form is solved as a whole")
+        return _solve(model.to(target), train, val, batch_size=batch_size)
+    selected = select_parameters(model, parameters)
+    factors = expand_factors(selected, settings.lr_factors)
+    group = join(target)
+    model.to(target)
     optimizer = Adam(selected, factors)
     steps = settings.steps(len(train))
     description, parts = describe_run(train, val, loss, settings, group.size), describe_model(model, selected)

@@ -118,8 +118,9 @@ def describe_plan(plan: pd.DataFrame) -> str:
         )
     absent = left[~left["data"]]
     if len(absent):
+        hours = f", about {absent['hours'].sum():.1f} core-hours," if absent["hours"].notna().any() else ""
         lines.append(
-            f"{len(absent)} of the missing runs, about {absent['hours'].sum():.1f} core-hours, need data sets that are "
-            f"not on this machine: {', '.join(dict.fromkeys(absent['dataset']))}"
+            f"{len(absent)} of the missing runs{hours} need data sets that are not on this machine: "
+            f"{', '.join(dict.fromkeys(absent['dataset']))}"
         )
     return "\n".join(lines)
