@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError
 from primecast.nn.attention import (
-    PositionFn,
     Prime,
     attend,
     check_prime,
@@ -26,6 +25,7 @@ from primecast.nn.attention import (
     pair_scores,
     split_heads,
 )
+from primecast.nn.checks import PositionFn, check_inputs
 from primecast.nn.dropout import drop
 
 
@@ -52,6 +52,7 @@ class AttentionArgs:
     position: PositionFn | None = None
 
     def scores(self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"]) -> Float[Tensor, "b h i j"]:
+        check_inputs(q, k, mask=self.mask, bias=self.bias, position=self.position)
         check_prime(q, k, self.prime, self.modulate)
         return pair_scores(q, k, prime=self.prime, modulate=self.modulate, position=self.position)
 

@@ -77,7 +77,10 @@ class ChannelEmbeddings(nn.Module):
 
     def __init__(self, hidden: int, *, tokens: int, width: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, 3 * width) / (3 * width) ** 0.5)
+        weight = torch.randn(hidden, 3 * width)
+        if not weight.is_meta:  # where a division of nothing imports torch's compiler, which takes 2 s
+            weight = weight / (3 * width) ** 0.5
+        self.weight = nn.Parameter(weight)
         self.query = nn.Parameter(torch.randn(tokens, width))
         self.key = nn.Parameter(torch.randn(tokens, width))
 
