@@ -149,7 +149,7 @@ class Differential(Mechanism):
             raise InputError(f"differential attention pairs its heads: n_heads {n_heads} must be even")
         size = d_model // n_heads
         self.start = 0.8 - 0.6 * math.exp(-0.3 * depth)
-        self.vectors = nn.Parameter(0.1 * torch.randn(4, size))
+        self.vectors = nn.Parameter(torch.randn(4, size).mul_(0.1))
         self.norm = nn.RMSNorm(2 * size, eps=1e-5)
 
     def forward(

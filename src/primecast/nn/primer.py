@@ -142,7 +142,7 @@ class Primer(nn.Module):
             self.first.append(PairOffsets(hidden, tokens=tokens))
         self.offset = nn.Parameter(torch.zeros(hidden))
         gains = torch.randn(*(() if layers is None else (layers,)), n_heads, hidden // self.groups, d_model // n_heads)
-        self.gains = nn.Parameter(gain * gains)
+        self.gains = nn.Parameter(gains.mul_(gain))  # in place, see primer_layers._draw_weights
         self.base = nn.Parameter(torch.full_like(gains[..., 0, :], float(self.identity))) if learn_base else None
 
         self.unprimed: Tensor | None
