@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from primecast.errors import InputError
 from primecast.frames.dates import describe_step, future_index, season_of
 from primecast.frames.layouts import Layout, lengthen
 from primecast.frames.read import open_table
@@ -263,3 +264,16 @@ def test_a_text_for_a_path(text: str) -> None:
 
 def test_a_long_frame_without_rows_is_refused_in_one_sentence() -> None:
     assert outcome("long frames", lambda: open_table(lengthen(pd.DataFrame(columns=["a"])))) is None
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_a_csv_file_of_decimal_commas_without_a_header(tmp_path: Path, rows: int) -> None:
+    """As many commas as semicolons: the first row became names, by commas."""
+    path = tmp_path / "table.csv"
+    path.write_text("".join(f"1677-09-22 0{row}:00:00;-{row},0;0,0\n" for row in range(rows)))
+    with pytest.raises(InputError, match="the first row of .* holds no names but 1677-09-22 00:00:00, -0,0, 0,0; if"):
+        open_table(path)
+    frame = open_table(path, header=None).frame
+    assert list(frame.iloc[:, 0]) == [-float(row) for row in range(rows)]
+    path.write_text("time;a;b\n" + path.read_text())
+    assert list(open_table(path).frame["a"]) == [-float(row) for row in range(rows)]
