@@ -273,6 +273,21 @@ def test_channels_that_were_never_negative_get_no_negative_forecast_nor_bound() 
         Forecaster(**{**SMALL, "bounds": "zero"})
 
 
+@pytest.mark.parametrize("options", [{"model": "ridge"}, {"quality": "fast"}], ids=str)
+def test_a_table_of_constants_is_forecast_as_them(options: dict[str, Any]) -> None:
+    """No model makes an error, so that no error is relative to another."""
+    constants = pd.DataFrame({"a": 17.0, "b": -3.5}, index=waves(151).index)
+    with pytest.warns(UserWarning, match="never change"):
+        fitted = Forecaster(**SMALL | {"model_args": None, "epochs": 1} | options).fit(constants)
+    forecast = fitted.predict(level=[80])
+    for name, value in (("a", 17.0), ("b", -3.5)):
+        for column in (name, f"{name}-lo-80", f"{name}-hi-80"):
+            assert (forecast[column] == value).all()
+    assert fitted.facts_["scores"]["mse"] == 0
+    assert all(one["verdict"] is None for one in fitted.facts_["comparison"].values())
+    fitted.leaderboard()
+
+
 def test_a_constant_channel_has_an_interval_without_width() -> None:
     with pytest.warns(ConstantChannelWarning):
         told = Forecaster(**{**SMALL, "epochs": 1}).fit(waves().assign(still=42.5)).predict(level=[80])
