@@ -1,6 +1,7 @@
 """The DataFrame door: same columns, original units, continued dates, and the benchmark's own path inside."""
 
 import math
+import re
 import sys
 import warnings
 from contextlib import nullcontext
@@ -271,6 +272,37 @@ def test_channels_that_were_never_negative_get_no_negative_forecast_nor_bound() 
     assert auto.scores_.mse <= free.scores_.mse
     with pytest.raises(InputError, match="unknown bounds 'zero'; allowed: auto"):
         Forecaster(**{**SMALL, "bounds": "zero"})
+
+
+@pytest.mark.parametrize("options", [{"model": "ridge"}, {"quality": "fast"}], ids=str)
+def test_a_table_of_constants_is_forecast_as_them(options: dict[str, Any]) -> None:
+    """No model makes an error, so that no error is relative to another."""
+    constants = pd.DataFrame({"a": 17.0, "b": -3.5}, index=waves(151).index)
+    with pytest.warns(UserWarning, match="never change"):
+        fitted = Forecaster(**SMALL | {"model_args": None, "epochs": 1} | options).fit(constants)
+    forecast = fitted.predict(level=[80])
+    for name, value in (("a", 17.0), ("b", -3.5)):
+        for column in (name, f"{name}-lo-80", f"{name}-hi-80"):
+            assert (forecast[column] == value).all()
+    assert fitted.facts_["scores"]["mse"] == 0
+    assert all(one["verdict"] is None for one in fitted.facts_["comparison"].values())
+    fitted.leaderboard()
+
+
+@pytest.mark.parametrize(("lookback", "horizon"), [(7, 3), (13, 5), (24, 24)])
+def test_as_many_rows_as_are_said_to_be_enough_or_more_are_enough(lookback: int, horizon: int) -> None:
+    small: dict[str, Any] = {"lookback": lookback, "horizon": horizon, "model": "ridge", "progress": "off"}
+    enough = set()
+    for rows in range(2 * horizon, 6 * (lookback + horizon), 1 + horizon):
+        try:
+            Forecaster(**small).fit(waves(rows)[["noise"]])
+        except InputError as error:
+            found = re.search(r"; (\d+) are enough", str(error))
+            assert found, str(error)
+            enough.add(int(found[1]))
+            assert rows < min(enough)
+    for rows in range(min(enough), min(enough) + 11):
+        Forecaster(**small).fit(waves(rows)[["noise"]])
 
 
 def test_a_constant_channel_has_an_interval_without_width() -> None:

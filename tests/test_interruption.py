@@ -1,17 +1,21 @@
 """Ctrl-C and SIGTERM: the state is written first, a line says how to go on, and the end is that of an unbroken run."""
 
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from torch import nn
 
 from primecast import Forecaster
 from primecast.cli.app import main
+from primecast.cli.guard import guarded
 from primecast.training import loop
 
 HORIZON, LOOKBACK, ROWS, EPOCHS = 3, 7, 211, 2
@@ -123,3 +127,84 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(
     assert call("--state", str(state)) == 0
     assert signal.getsignal(signal.SIGTERM) is handler
     assert_same_weights(Forecaster.load(tmp_path / "model").model_, forecaster().fit(table()).model_)
+
+
+# ---------------------------------------------------------------- at any moment of the process
+
+START = """
+import atexit, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            signal.raise_signal({number})
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["primecast", *{words!r}]
+from primecast.__main__ import main
+"""
+
+
+def run_process(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+KINDS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@pytest.mark.parametrize(("kind", "code"), KINDS)
+def test_a_signal_before_the_command_ends_the_process_with_one_line(kind: signal.Signals, code: int) -> None:
+    done = run_process(START.format(name="typer", number=int(kind), words=["list"]) + "main()")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "primecast: interrupted\n")
+
+
+@pytest.mark.parametrize(("kind", "code"), KINDS)
+def test_a_signal_during_an_import_waits_for_it(kind: signal.Signals, code: int) -> None:
+    start = START.format(name="primecast.experiments.studies", number=int(kind), words=["study", "--list"])
+    loaded = "print('primecast.experiments.studies' in sys.modules)"
+    done = run_process(f"{start}\nimport primecast.cli.app\ntry:\n    main()\nfinally:\n    {loaded}")
+    assert (done.returncode, done.stderr) == (code, "primecast: interrupted\n")
+    assert done.stdout.endswith("True\n")  # a module whose import fails is taken out
+
+
+@pytest.mark.parametrize(("kind", "code"), KINDS)
+def test_a_signal_after_the_command_changes_nothing(kind: signal.Signals, code: int) -> None:
+    start = START.format(name="nothing", number=int(kind), words=["--version"])
+    done = run_process(f"{start}\natexit.register(signal.raise_signal, {int(kind)})\nmain()")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("kind", "code"), KINDS)
+def test_a_signal_whose_exception_is_ignored_comes_again(
+    kind: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Object:
+        def __del__(self) -> None:
+            signal.raise_signal(kind)
+
+    def command(state: Path | None = None) -> None:
+        Object()
+        time.sleep(30)
+
+    handlers = [signal.getsignal(one) for one, _ in KINDS]
+    with pytest.raises(typer.Exit) as stop:
+        guarded(command)()
+    assert stop.value.exit_code == code
+    assert capsys.readouterr().err == "primecast: interrupted\n"
+    assert handlers == [signal.getsignal(one) for one, _ in KINDS]
+
+
+def test_an_interrupted_command_names_what_it_has_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def command(out: str | None, save: Path | None, state: Path | None) -> None:
+        (tmp_path / "model").mkdir()
+        signal.raise_signal(signal.SIGTERM)
+
+    given = {"out": str(tmp_path / "out.csv"), "save": tmp_path / "model"}
+    for state, end in (
+        (None, ""),
+        (tmp_path / "s", f"; the same command with --force goes on from the state in {tmp_path}/s"),
+    ):
+        with pytest.raises(typer.Exit):
+            guarded(command)(**given, state=state)
+        assert capsys.readouterr().err == f"primecast: interrupted; written: {tmp_path / 'model'}{end}\n"
+        (tmp_path / "model").rmdir()

@@ -4,7 +4,6 @@ Importing this package imports nothing heavy; each name below loads its module w
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,6 +71,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
+        from importlib.metadata import version  # takes longer to import than all of the above
+
         return version("primecast")
     if name in _HOME:
         return getattr(import_module(f"primecast.{_HOME[name]}"), name)

@@ -3,15 +3,18 @@
 import io
 import re
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from primecast.errors import InputError
 from primecast.frames.dates import describe_step, future_index, season_of
 from primecast.frames.layouts import Layout, lengthen
 from primecast.frames.read import open_table
@@ -219,6 +222,40 @@ def test_a_csv_file_of_changed_bytes(tmp_path: Path, data: st.DataObject) -> Non
     outcome("CSV files of changed bytes", read)
 
 
+@pytest.fixture(scope="module")
+def binary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The same table as a Parquet, a Feather and an Excel file: ending -> bytes."""
+    frame = pd.DataFrame(
+        {"date": pd.date_range("2024-01-01", periods=13), "a": np.arange(13.0), "b": ["1", "x"] * 6 + ["2"]}
+    )
+    folder = tmp_path_factory.mktemp("binary")
+    for ending, package in {"parquet": "pyarrow", "feather": "pyarrow", "xlsx": "openpyxl"}.items():
+        pytest.importorskip(package)
+        getattr(frame, "to_excel" if ending == "xlsx" else f"to_{ending}")(folder / f"table.{ending}")
+    return {path.suffix: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@fuzz(few=30)
+@given(st.data())
+def test_a_binary_file_of_changed_bytes(tmp_path: Path, binary: dict[str, bytes], data: st.DataObject) -> None:
+    ending = data.draw(st.sampled_from(list(binary)))
+    path = tmp_path / f"table{ending}"
+    path.write_bytes(damaged_member(data, binary[ending]) if ending == ".xlsx" else damaged(data, binary[ending]))
+    outcome("Parquet, Feather and Excel files of changed bytes", lambda: open_table(path, drop=["b"]))
+
+
+def damaged_member(data: st.DataObject, whole: bytes) -> bytes:
+    """Return a ZIP archive with one of its files damaged, or with its own bytes damaged."""
+    if data.draw(st.booleans()):
+        return damaged(data, whole)
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(whole)) as old, zipfile.ZipFile(changed, "w") as new:
+        hit = data.draw(st.sampled_from(old.namelist()))
+        for name in old.namelist():
+            new.writestr(name, damaged(data, old.read(name)) if name == hit else old.read(name))
+    return changed.getvalue()
+
+
 @fuzz(few=20)
 @given(st.text(max_size=99))
 def test_a_text_for_a_path(text: str) -> None:
@@ -227,3 +264,16 @@ def test_a_text_for_a_path(text: str) -> None:
 
 def test_a_long_frame_without_rows_is_refused_in_one_sentence() -> None:
     assert outcome("long frames", lambda: open_table(lengthen(pd.DataFrame(columns=["a"])))) is None
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_a_csv_file_of_decimal_commas_without_a_header(tmp_path: Path, rows: int) -> None:
+    """As many commas as semicolons: the first row became names, by commas."""
+    path = tmp_path / "table.csv"
+    path.write_text("".join(f"1677-09-22 0{row}:00:00;-{row},0;0,0\n" for row in range(rows)))
+    with pytest.raises(InputError, match="the first row of .* holds no names but 1677-09-22 00:00:00, -0,0, 0,0; if"):
+        open_table(path)
+    frame = open_table(path, header=None).frame
+    assert list(frame.iloc[:, 0]) == [-float(row) for row in range(rows)]
+    path.write_text("time;a;b\n" + path.read_text())
+    assert list(open_table(path).frame["a"]) == [-float(row) for row in range(rows)]

@@ -140,7 +140,7 @@ class Comparison:
 
     @property
     def relative(self) -> float:
-        return self.candidate / self.baseline - 1
+        return self.candidate / self.baseline - 1 if self.baseline else math.nan  # it makes no error at all
 
     @property
     def verdict(self) -> str:
@@ -184,7 +184,8 @@ def compare(
         by_window = widen * (drawn - drawn.mean(0))  # k 2 s
         resampled = _draw_seeds(seeds, draws, np.random.default_rng([seed, 1, zlib.crc32(series.encode()), overlap]))
         both = sides + _deviations(by_window, resampled, means, blocks)
-    relative = both[:, 0] / both[:, 1] - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = both[:, 0] / both[:, 1] - 1
     intervals = (*_interval(both[:, 0] - both[:, 1]), *_interval(relative))
     return Comparison(float(sides[0]), float(sides[1]), *intervals, seeds, series, relative)
 

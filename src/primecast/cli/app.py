@@ -72,7 +72,7 @@ def _run() -> None:
 
 
 def main() -> None:
-    """Run the command `primecast`."""
+    """Run the command of `sys.argv`; `primecast.__main__` says what signals do before and after it."""
     os.environ["MPLBACKEND"] = "agg"  # pictures are written to files: no window is needed, nor a display
     prepare_streams()
     try:

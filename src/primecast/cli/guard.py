@@ -6,13 +6,15 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from inspect import signature
 from io import TextIOBase, TextIOWrapper
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any
 
 import typer
 
@@ -91,33 +93,111 @@ class _TerminatedError(KeyboardInterrupt):
     """SIGTERM."""
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise _TerminatedError
+LONGEST_IMPORT = 30.0
+"""Seconds that a signal waits for an import at most."""
+AGAIN = 0.05
+"""Seconds after which a signal that could have no effect comes again."""
+
+
+class _Interruption:
+    """Raises an exception for Ctrl-C and SIGTERM, once no import is under way: half a module breaks what comes after.
+
+    An exception that is lost, because it was raised where Python ignores exceptions, such as in the destructor of an
+    object, is raised again.
+    """
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.last = signal.SIGINT
+        self.hook = sys.unraisablehook
+        self.handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for one in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(one)
+            if handler is not signal.SIG_IGN:  # ignored, as under nohup: it stays so
+                self.handlers[one] = handler
+                signal.signal(one, self._receive)
+        sys.unraisablehook = self._ignored
+
+    def __exit__(self, *_: object) -> None:
+        for one, handler in self.handlers.items():
+            signal.signal(one, handler)
+        if self.handlers:
+            sys.unraisablehook = self.hook
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        self.first, self.last = self.first or now, signal.Signals(number)
+        if now - self.first < LONGEST_IMPORT and _imports(frame):
+            self._send_again()
+        else:
+            raise _TerminatedError if number == signal.SIGTERM else KeyboardInterrupt
+
+    def _ignored(self, ignored: "sys.UnraisableHookArgs") -> None:
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            self._send_again()
+        else:
+            self.hook(ignored)
+
+    def _send_again(self) -> None:
+        again = threading.Timer(AGAIN, self._send)
+        again.daemon = True
+        again.start()
+
+    def _send(self) -> None:
+        if signal.getsignal(self.last) not in (signal.SIG_DFL, signal.SIG_IGN):  # the command has ended meanwhile
+            os.kill(os.getpid(), self.last)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Return whether an import is under way in this frame or in one that called it."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
 def _interruptible(given: dict[str, object]) -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into a line that says how to go on. given: the arguments of the command."""
-    main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGTERM, _terminate) if main else None
+    start = time.time()
     try:
-        yield
+        with _Interruption():
+            yield
     except KeyboardInterrupt as stop:
-        typer.echo(f"primecast: {stop if stop.args else _how_to_go_on(given)}", err=True)
+        typer.echo(f"primecast: {stop if stop.args else _how_to_go_on(given, start)}", err=True)
         causes = (stop, stop.__cause__, stop.__context__)
         terminated = any(isinstance(one, _TerminatedError) for one in causes)
         raise typer.Exit(TERMINATED if terminated else INTERRUPTED) from stop
-    finally:
-        if main:
-            signal.signal(signal.SIGTERM, handler)
 
 
-def _how_to_go_on(given: dict[str, object]) -> str:
+def _how_to_go_on(given: dict[str, object], start: float) -> str:
+    """Return what was kept since the start, and how the command can go on."""
+    written = [str(path) for path in (given.get(name) for name in TARGETS) if path and _is_newer(str(path), start)]
+    there = f"; written: {', '.join(written)}" if written else ""
     if given.get("state") is not None:
-        return f"interrupted; the same command goes on from the state in {given['state']}"
+        force = " with --force" if written else ""
+        return f"interrupted{there}; the same command{force} goes on from the state in {given['state']}"
+    if written:
+        return f"interrupted{there}"
     if "state" in given:
         return "interrupted; nothing was kept: with --state FOLDER the same command can go on where it was interrupted"
     return "interrupted"
+
+
+TARGETS = ("save", "out", "report", "plot")
+"""Options of the files and folders that a command writes."""
+
+
+def _is_newer(path: str, start: float) -> bool:
+    try:
+        return Path(path).stat().st_mtime >= start - 0.01  # file systems count in steps
+    except OSError:
+        return False
 
 
 # ---------------------------------------------------------------- what the machine refuses

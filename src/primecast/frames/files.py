@@ -3,7 +3,6 @@
 The ending of the name says what a file is; what it begins with refuses files of other programs in a sentence.
 """
 
-import zipfile
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,14 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from primecast.data.formats import MOST_BYTES, uncompressed
+from primecast.data.formats import uncompressed
 from primecast.errors import InputError, check_known
+from primecast.frames.binary_files import check_excel, check_feather, check_parquet
 from primecast.frames.numbers import decimal_sign, make_missing
-from primecast.frames.text_files import MOST_COLUMNS, FileFormat, most_cells, read_text, with_numbers
+from primecast.frames.text_files import FileFormat, read_text, with_numbers
 
 HEADERS = ("infer", 0, None)
 """Whether the first row has the names: yes unless it looks like data, yes, no."""
 LONGEST_PATH = 1024
+LONGEST_REASON = 200
+"""Characters of what a reader of another package says of a damaged file."""
 
 
 def path_of(given: str | Path) -> Path:
@@ -85,10 +87,7 @@ FOREIGN: dict[bytes, str] = {
 
 def _read_excel(path: Path, header: int | str | None) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return the table of the fullest sheet, below the titles that stand above its names."""
-    with zipfile.ZipFile(path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
-    if size > MOST_BYTES // 4:  # its cells are wrapped in markup
-        raise InputError(f"{path} unpacks to {size} bytes; at most {MOST_BYTES // 4} are read; save it as CSV")
+    check_excel(path)
     sheets = pd.read_excel(path, engine="openpyxl", sheet_name=None, header=None)
     sheet, cells = max(sheets.items(), key=lambda item: int(item[1].notna().to_numpy().sum()))
     remarks = [f"sheet {sheet!r} of {len(sheets)}"] if len(sheets) > 1 else []
@@ -120,18 +119,19 @@ def _name(cell: object, number: int) -> str:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    found = import_module("pyarrow.parquet").read_metadata(path)
-    if found.num_rows * found.num_columns > most_cells(path) or found.num_columns > MOST_COLUMNS:
-        raise InputError(
-            f"{path} says {found.num_rows} rows of {found.num_columns} columns, more than are read at once"
-        )
+    check_parquet(path)
     return pd.read_parquet(path, engine="pyarrow")
+
+
+def _read_feather(path: Path) -> pd.DataFrame:
+    check_feather(path)
+    return pd.read_feather(path)
 
 
 BINARY: dict[str, tuple[str, str, Callable[[Path], pd.DataFrame]]] = {
     ".parquet": ("a Parquet", "pyarrow", _read_parquet),
     ".pq": ("a Parquet", "pyarrow", _read_parquet),
-    ".feather": ("a Feather", "pyarrow", pd.read_feather),
+    ".feather": ("a Feather", "pyarrow", _read_feather),
 }
 """Ending of a file -> what it is, the package that pandas needs for it, its reader."""
 EXTRAS = {"pyarrow": "parquet", "openpyxl": "excel"}
@@ -145,7 +145,10 @@ def _read_binary(path: Path, kind: str, package: str, reader: Callable[[Path], A
         raise InputError(
             f"reading {path} needs {package}: pip install 'primecast[{EXTRAS[package]}]', or save it as CSV"
         ) from error
-    except InputError:
-        raise
-    except (ValueError, OSError, KeyError, NotImplementedError, zipfile.BadZipFile) as error:  # pyarrow's are of these
-        raise InputError(f"{path} is not {kind} table: {error}") from error
+    except InputError as error:
+        raise error if str(path) in str(error) else InputError(f"{path} is not {kind} table: {error}") from error
+    except (MemoryError, RecursionError) as error:
+        raise InputError(f"{path} takes more memory to read than there is; save it as CSV") from error
+    except Exception as error:  # what a reader of another package says of a damaged file may be of any kind
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path} is not {kind} table: {reason[:LONGEST_REASON]}") from error

@@ -249,7 +249,8 @@ def _separator(lines: Sequence[str]) -> str:
     if not lines:
         return ","
     bare = [re.sub(r'"[^"]*"', "q", line) for line in lines[:2]]
-    sep = max(SEPARATORS, key=bare[0].count)
+    # As often as semicolons between numbers stand the commas within them: then it is the one that leaves numbers whole.
+    sep = max(SEPARATORS, key=lambda one: (bare[0].count(one), one in bare[0] and names_nothing(cells(lines[0], one))))
     words = [line.split() for line in bare]
     if sep == "," and len(words[0]) > 1 and all(re.fullmatch(r"[+-]?\d*,?\d+", word) for word in words[0]):
         return r"\s+"  # numbers with decimal commas between blanks, and no header

@@ -127,14 +127,14 @@ def prime_edges(
     three matrix products of the windows are cheaper than gathering the windows of each edge. Features of the user's
     own, and the controls whose pairs share a mean, are defined on the grid and read from there.
     """
-    tokens, length = series.shape[1:]
+    tokens = series.shape[1]
     query, key = edges
     on_edges = all(type(layer) in (LeadLag, Instantaneous, PairTable) for layer in primer.first)
     if primer.pairing in POOLED or not on_edges or series.shape[0] == 0:  # MKL has no FFT of an empty batch
         prime = primer(series, covariates=covariates)
         phi = prime.phi.flatten(1, 2)[:, :, query, key].permute(2, 0, 1)
         return EdgePrime(phi, prime.gains, prime.base, None if prime.pairs is None else prime.pairs[query, key])
-    primer.check_windows(tokens, length)
+    primer.check_windows(series, covariates)
     series = primer.in_precision(series.detach())
     if primer.normalize:
         series = standardize(series)

@@ -37,7 +37,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from primecast.errors import InputError, check_known
-from primecast.nn.attention import PositionFn, Prime
+from primecast.nn.attention import Prime
+from primecast.nn.checks import PositionFn
 from primecast.nn.layers import Block, WindowNorm
 from primecast.nn.losses import Loss
 from primecast.nn.multi_head import MultiHeadAttention

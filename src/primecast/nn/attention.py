@@ -22,7 +22,6 @@ Letters: b batch, h heads, g 1 or h, i query token, j key token, n tokens, k hea
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -32,13 +31,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from primecast.errors import InputError, check_known, show
+from primecast.nn.checks import PositionFn, check_inputs, check_mask, check_tensor, checked_position
 from primecast.nn.dropout import drop, is_traced
 from primecast.nn.prime_kernel import blocked_attention
 
 MODULATE = ("k", "v", "kv")
-
-PositionFn = Callable[[Tensor], Tensor]
-"""A function of queries and of (primed) keys along their token axis, the last but one: a rotary embedding."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ def factored_scores(
     q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"], prime: Prime, position: PositionFn | None = None
 ) -> Float[Tensor, "b h i j"]:
     """Return q_i . k~_ij for all pairs, without scale; nothing of size i x j x k is built."""
-    rotate = position or identity
+    rotate = checked_position(position)
     q = rotate(q)
     products = q[:, :, None] @ rotate(k[:, :, None] * prime.gains[:, :, None]).mT  # b h m i j
     scores = (prime.phi * products).sum(2)
@@ -127,7 +124,7 @@ def materialized_scores(
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i j"]:
     """Return q_i . (k_j * F_ij), with k~ built for every pair."""
-    rotate = position or identity
+    rotate = checked_position(position)
     keys = k[:, :, None] * _per_head(filters, q.shape[1])
     return (rotate(q)[:, :, :, None] * rotate(keys)).sum(-1)
 
@@ -144,10 +141,6 @@ def _per_head(filters: Float[Tensor, "#b i j d"], heads: int) -> Float[Tensor, "
     return filters.unflatten(-1, (heads, -1)).permute(0, 3, 1, 2, 4)
 
 
-def identity(x: Tensor) -> Tensor:
-    return x
-
-
 # ---------------------------------------------------------------- attention
 
 
@@ -162,7 +155,7 @@ def pair_scores(
     """Return what softmax is taken of: scaled products of queries with the primed keys of each pair."""
     scale = 1 / math.sqrt(q.shape[-1])
     if prime is None or "k" not in modulate:
-        rotate = position or identity
+        rotate = checked_position(position)
         return (rotate(q) * scale) @ rotate(k).mT
     q, k = _promote(prime, q, k)
     if isinstance(prime, Prime):
@@ -188,8 +181,8 @@ def pair_mix(
 
 def _promote(prime: Prime | Tensor, *tensors: Tensor) -> list[Tensor]:
     """Return the tensors in the widest type of them and the primer: a matrix product does not mix types."""
-    others = (prime.phi, prime.gains) if isinstance(prime, Prime) else (prime,)
-    widest = reduce(torch.promote_types, [x.dtype for x in (*tensors, *others)])
+    others = (prime.phi, prime.gains, prime.base) if isinstance(prime, Prime) else (prime,)
+    widest = reduce(torch.promote_types, [x.dtype for x in (*tensors, *others) if x is not None])
     return [x.to(widest) for x in tensors]
 
 
@@ -204,6 +197,7 @@ def attention_weights(
     position: PositionFn | None = None,
 ) -> Float[Tensor, "b h i j"]:
     """Return the softmax weights that `attend` uses."""
+    check_inputs(q, k, mask=mask, bias=bias, position=position)
     check_prime(q, k, prime, modulate)
     return masked_softmax(pair_scores(q, k, prime=prime, modulate=modulate, position=position), mask, bias)
 
@@ -238,12 +232,15 @@ def attend(
 
     Example: `attend(q, k, v)`; `attend(q, k, v, prime=Primer("full", ...)(series))`.
     """
+    check_inputs(q, k, v, mask=mask, bias=bias, position=position)
     check_prime(q, k, prime, modulate)
     if not (isinstance(dropout, int | float) and 0 <= dropout <= 1):
         raise InputError(f"dropout is {show(dropout)}; it must be between 0 and 1")
     if prime is None:
-        rotate = position or identity
-        return F.scaled_dot_product_attention(rotate(q), rotate(k), v, attn_mask=_join(mask, bias), dropout_p=dropout)
+        rotate = checked_position(position)
+        return F.scaled_dot_product_attention(
+            rotate(q), rotate(k), v, attn_mask=_join(mask, bias, v.dtype), dropout_p=dropout
+        )
     plain = mask is None and bias is None and position is None and modulate == "kv"
     if isinstance(prime, Prime) and plain and not is_traced() and prime.phi.numel():  # an empty batch has no blocks
         if _is_shared_but_for_self(prime, len(q)):
@@ -278,18 +275,10 @@ def masked_softmax(
     return (scores + additive_mask).softmax(-1).masked_fill(fully_masked, 0.0)
 
 
-def _join(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    if mask is None:
-        return bias
-    check_mask(mask)
-    return mask if bias is None else bias.masked_fill(~mask, -math.inf)
-
-
-def check_mask(mask: Tensor) -> None:
-    """Refuse numbers: torch's attention would add them, which is what `bias` is for here."""
-    kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-    if kind != torch.bool:
-        raise InputError(f"the mask is of {kind}; it must be of torch.bool, True where i may attend to j; see bias")
+def _join(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    if bias is not None and bias.dtype != torch.float32:  # which torch's attention takes with every other
+        bias = bias.to(dtype)
+    return bias if mask is None else mask if bias is None else bias.masked_fill(~mask, -math.inf)
 
 
 def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: str) -> None:
@@ -302,20 +291,22 @@ def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: st
     batch, heads, queries, size = q.shape
     keys = k.shape[2]
     if isinstance(prime, Prime):
-        if prime.gains.ndim != 3:
-            raise InputError("this primer has gains for each layer: pass prime.layer(index)")
-        if prime.phi.ndim != 5:
-            raise InputError(f"the primer's phi has shape {tuple(prime.phi.shape)}, it must be (b, g, m, i, j)")
+        _check_parts(prime, q)
         samples, groups, activations, *pairs = prime.phi.shape
         own_heads, units, own_size = prime.gains.shape
         width = own_heads * own_size
-        if own_heads != heads or groups not in (1, heads):
+        if own_heads != heads:
             raise InputError(f"the primer was made for {own_heads} heads, the attention has {heads}")
+        if groups not in (1, heads):
+            raise InputError(f"the primer's phi has hidden units for {groups} heads, it must be 1 or {heads}")
         if activations != units:
             raise InputError(f"the primer's phi has {activations} hidden units, its gains have {units}")
     else:
         if prime.ndim != 4:
             raise InputError(f"the primer F has shape {tuple(prime.shape)}, it must be (b, i, j, d)")
+        check_tensor("the primer F", prime, None)
+        if prime.device != q.device:
+            raise InputError(f"the primer F is on {prime.device}; it must be on {q.device}, as q is")
         samples, *pairs, width = prime.shape
     if pairs != [queries, keys]:
         raise InputError(f"the primer covers {pairs[0]} x {pairs[1]} token pairs, the attention has {queries} x {keys}")
@@ -325,6 +316,24 @@ def check_prime(q: Tensor, k: Tensor, prime: Prime | Tensor | None, modulate: st
         for name, part, shape in (("base", prime.base, (heads, size)), ("pairs", prime.pairs, (queries, keys))):
             if part is not None and part.shape != shape:
                 raise InputError(f"the primer's {name} has shape {tuple(part.shape)}, the attention needs {shape}")
+
+
+def _check_parts(prime: Prime, q: Tensor) -> None:
+    """Refuse parts of a primer that are no tensors of their kind, or on another device than q."""
+    for name, part in (("phi", prime.phi), ("gains", prime.gains), ("base", prime.base)):
+        if name != "base" or part is not None:
+            check_tensor(f"the primer's {name}", part, None)  # type: ignore[arg-type]
+    if prime.pairs is not None and getattr(prime.pairs, "dtype", None) != torch.bool:
+        given = getattr(prime.pairs, "dtype", show(prime.pairs))
+        raise InputError(f"the primer's pairs are of {given}; they must be of torch.bool, True where a pair has one")
+    for name, part in vars(prime).items():
+        if part is not None and part.device != q.device:
+            raise InputError(f"the primer's {name} is on {part.device}; it must be on {q.device}, as q is")
+    if prime.gains.ndim == 4:
+        raise InputError("this primer has gains for each layer: pass prime.layer(index)")
+    for name, part, axes in (("gains", prime.gains, "(h, m, k)"), ("phi", prime.phi, "(b, g, m, i, j)")):
+        if part.ndim != axes.count(",") + 1:
+            raise InputError(f"the primer's {name} has shape {tuple(part.shape)}, it must be {axes}")
 
 
 def split_heads(x: Float[Tensor, "b n d"], heads: int) -> Float[Tensor, "b h n k"]:

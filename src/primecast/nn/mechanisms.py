@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError
 from primecast.nn.attention import (
-    PositionFn,
     Prime,
     attend,
     check_prime,
@@ -26,6 +25,7 @@ from primecast.nn.attention import (
     pair_scores,
     split_heads,
 )
+from primecast.nn.checks import PositionFn, check_inputs
 from primecast.nn.dropout import drop
 
 
@@ -52,6 +52,7 @@ class AttentionArgs:
     position: PositionFn | None = None
 
     def scores(self, q: Float[Tensor, "b h i k"], k: Float[Tensor, "b h j k"]) -> Float[Tensor, "b h i j"]:
+        check_inputs(q, k, mask=self.mask, bias=self.bias, position=self.position)
         check_prime(q, k, self.prime, self.modulate)
         return pair_scores(q, k, prime=self.prime, modulate=self.modulate, position=self.position)
 
@@ -148,7 +149,7 @@ class Differential(Mechanism):
             raise InputError(f"differential attention pairs its heads: n_heads {n_heads} must be even")
         size = d_model // n_heads
         self.start = 0.8 - 0.6 * math.exp(-0.3 * depth)
-        self.vectors = nn.Parameter(0.1 * torch.randn(4, size))
+        self.vectors = nn.Parameter(torch.randn(4, size).mul_(0.1))
         self.norm = nn.RMSNorm(2 * size, eps=1e-5)
 
     def forward(

@@ -7,7 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from primecast.errors import InputError, check_known
-from primecast.nn.attention import MODULATE, PositionFn, Prime
+from primecast.nn.attention import MODULATE, Prime
+from primecast.nn.checks import PositionFn, check_tensor
 from primecast.nn.mechanisms import MECHANISMS, AttentionArgs
 from primecast.schema import checked
 
@@ -52,6 +53,7 @@ class MultiHeadAttention(nn.Module):
             check_known("mechanism", mechanism, MECHANISMS)
             mechanism = MECHANISMS[mechanism](d_model, n_heads, depth=depth)
         check_known("modulate", modulate, MODULATE)
+        self.d_model = d_model
         self.dropout = dropout
         self.modulate = modulate
         self.query = nn.Linear(d_model, d_model, bias=bias)
@@ -78,5 +80,16 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "b i d"]:
         """Attend from the query tokens x to the key tokens `memory` (x itself when None)."""
         memory = x if memory is None else memory
+        self._check_tokens(x, memory)
         args = AttentionArgs(prime, self.modulate, mask, bias, self.dropout if self.training else 0.0, position)
         return self.out(self.mechanism(self.query(x), self.key(memory), self.value(memory), x, args))
+
+    def _check_tokens(self, x: Tensor, memory: Tensor) -> None:
+        weight = self.query.weight
+        like = weight if isinstance(weight, Tensor) else None  # of a quantized layer it is a method
+        for name, tokens in (("x", x), ("memory", memory)):
+            check_tensor(name, tokens, "(b, n, d)", like=like)
+            if tokens.shape[2] != self.d_model:
+                raise InputError(f"{name} has shape {tuple(tokens.shape)}; its width must be d_model, {self.d_model}")
+        if memory.shape[0] != x.shape[0]:  # not len, which would be a constant of an exported program
+            raise InputError(f"memory has shape {tuple(memory.shape)}; it must have the batch of x, {x.shape[0]}")

@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from primecast.errors import InputError, check_known
+from primecast.errors import InputError, check_known, show
 from primecast.nn.attention import Prime
 from primecast.nn.pair_features import standardize
 from primecast.nn.primer_layers import EMBEDDED, TABLES, PairFeatures, PairOffsets, first_layers
@@ -142,7 +142,7 @@ class Primer(nn.Module):
             self.first.append(PairOffsets(hidden, tokens=tokens))
         self.offset = nn.Parameter(torch.zeros(hidden))
         gains = torch.randn(*(() if layers is None else (layers,)), n_heads, hidden // self.groups, d_model // n_heads)
-        self.gains = nn.Parameter(gain * gains)
+        self.gains = nn.Parameter(gains.mul_(gain))  # in place, see primer_layers._draw_weights
         self.base = nn.Parameter(torch.full_like(gains[..., 0, :], float(self.identity))) if learn_base else None
 
         self.unprimed: Tensor | None
@@ -171,8 +171,8 @@ class Primer(nn.Module):
 
     def forward(self, series: Float[Tensor, "b n l"], *, covariates: int = 0) -> Prime:
         """Return the primers of all pairs of these windows; the last `covariates` tokens are time features."""
-        batch, tokens, length = series.shape
-        self.check_windows(tokens, length)
+        self.check_windows(series, covariates)
+        batch, tokens, _ = series.shape
         series = self.in_precision(series)
         if self.normalize:
             series = standardize(series)
@@ -188,12 +188,22 @@ class Primer(nn.Module):
         phi = phi.expand(1 if self.shares_samples else batch, -1, -1, -1).unflatten(1, (self.groups, -1))
         return Prime(phi, self.gains, self.beta(), self.primed_pairs(tokens, covariates, series.device))
 
-    def check_windows(self, tokens: int, length: int) -> None:
+    def check_windows(self, series: Float[Tensor, "b n l"], covariates: int) -> None:
         """Refuse windows of another look-back, or of another number of tokens than the primer is tied to."""
+        if not isinstance(series, Tensor) or series.ndim != 3:
+            given = f"has shape {tuple(series.shape)}" if isinstance(series, Tensor) else f"is {show(series)}"
+            raise InputError(f"series {given}; it must be a tensor of shape (b, n, {self.length})")
+        if series.is_complex() or series.device != self.offset.device:
+            raise InputError(
+                f"series is of {series.dtype} on {series.device}; it must be real numbers on {self.offset.device}"
+            )
+        _, tokens, length = series.shape
         if length != self.length:
             raise InputError(f"the primer was made for a look-back of {self.length} steps, the windows have {length}")
         if self.tokens is not None and tokens != self.tokens:
             raise InputError(f"the primer was made for {self.tokens} tokens, the windows have {tokens}")
+        if covariates and not (isinstance(covariates, int | torch.SymInt) and 0 <= covariates <= tokens):
+            raise InputError(f"covariates is {show(covariates)}; it must be a number of tokens from 0 to {tokens}")
 
     def in_precision(self, series: Float[Tensor, "b n l"]) -> Float[Tensor, "b n l"]:
         """Return the windows in the type of the primer, at least float32: half precision has no ranks and no FFT."""

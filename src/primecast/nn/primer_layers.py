@@ -18,7 +18,7 @@ class LeadLag(nn.Module):
 
     def __init__(self, hidden: int, *, length: int, smooth: bool, form: str) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, length) / length**0.5)
+        self.weight = nn.Parameter(_draw_weights(hidden, length))
         self.smooth = smooth
         self.form = form
 
@@ -36,7 +36,7 @@ class Instantaneous(nn.Module):
 
     def __init__(self, hidden: int, *, rolling: int | None, form: str) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, 3) / 3**0.5)
+        self.weight = nn.Parameter(_draw_weights(hidden, 3))
         self.rolling = rolling
         self.form = form
 
@@ -54,10 +54,12 @@ class PairTable(nn.Module):
 
     def __init__(self, hidden: int, *, tokens: int, width: int, learned: bool, seed: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, width) / width**0.5)
+        self.weight = nn.Parameter(_draw_weights(hidden, width))
         generator = torch.Generator().manual_seed(seed)
         std = (2 / (width + hidden)) ** 0.5
-        table = 1 + std * torch.randn(tokens, tokens, width, generator=generator)
+        table = torch.empty(tokens, tokens, width)
+        if not table.is_meta:  # for the same reason as in _draw_weights
+            table = 1 + std * torch.randn(tokens, tokens, width, generator=generator)
         self.table: Tensor
         if learned:
             self.table = nn.Parameter(table)
@@ -77,7 +79,7 @@ class ChannelEmbeddings(nn.Module):
 
     def __init__(self, hidden: int, *, tokens: int, width: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(hidden, 3 * width) / (3 * width) ** 0.5)
+        self.weight = nn.Parameter(_draw_weights(hidden, 3 * width))
         self.query = nn.Parameter(torch.randn(tokens, width))
         self.key = nn.Parameter(torch.randn(tokens, width))
 
@@ -114,7 +116,7 @@ class OwnFeatures(nn.Module):
         super().__init__()
         if features is None:
             raise InputError("a callable kind needs features, the number of features it yields for a pair")
-        self.weight = nn.Parameter(torch.randn(hidden, features) / features**0.5)
+        self.weight = nn.Parameter(_draw_weights(hidden, features))
         self.function = function
 
     def forward(self, series: Float[Tensor, "b n l"], start: Start | None = None) -> Float[Tensor, "b r n n"]:
@@ -167,3 +169,9 @@ def first_layers(
     if kind in EMBEDDED and tokens is not None:
         layers.append(ChannelEmbeddings(hidden, tokens=tokens, width=width))
     return nn.ModuleList(layers)
+
+
+def _draw_weights(hidden: int, width: int) -> Float[Tensor, "r f"]:
+    """Draw weights over `width` inputs with a standard deviation of 1 / sqrt(width)."""
+    # In place: on the meta device, where settings are tried out, a plain division imports torch's compiler, for 2 s.
+    return torch.randn(hidden, width).div_(width**0.5)

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from primecast.errors import InputError, unknown
 from primecast.nn.attention import (
-    PositionFn,
     Prime,
     attend,
     attention_weights,
@@ -30,6 +29,7 @@ from primecast.nn.attention import (
     pair_mix,
     split_heads,
 )
+from primecast.nn.checks import PositionFn, check_inputs
 from primecast.nn.dropout import drop
 
 
@@ -75,6 +75,7 @@ class Attend:
     def _primed(self, q: Tensor, k: Tensor) -> dict[str, Any]:
         primed: dict[str, Any] = {"prime": self.prime, "modulate": self.modulate}
         try:
+            check_inputs(q, k)  # before the primer reads their sizes
             check_prime(q, k, **primed)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from error
