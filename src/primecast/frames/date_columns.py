@@ -35,6 +35,9 @@ UNIX = {
     "ns": ("nanoseconds", 10**17),
 }  # fmt: skip
 """Unit of Unix times -> its name and the least number, of 1973; a hundred times as much is in the year 2286."""
+DATE_NAMES = ("date", "datum", "datetime", "date/time")
+EXCEL = (20_000, 80_000)
+"""Days since 1900, as Excel numbers those from 1954 to 2119."""
 MIDNIGHT = r"(?<=[ T])24:00"
 """The end of a day, as some write it."""
 MOSTLY = 0.9
@@ -173,6 +176,9 @@ def dates_of_numbers(column: "pd.Series[int]") -> tuple[pd.DatetimeIndex, str] |
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column) or not len(column):
         return None
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if str(column.name).strip().lower() in DATE_NAMES and (EXCEL[0] < numbers).all() and (numbers < EXCEL[1]).all():
+        days = pd.Timestamp("1899-12-30") + pd.to_timedelta(numbers, unit="D")
+        return pd.DatetimeIndex(days.round("s"), name=column.name), "days as Excel numbers them"
     if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers > 0)).all() or numbers.max() > 2.0**62:
         return None
     whole = pd.Series(column.to_numpy(dtype=np.int64))

@@ -24,6 +24,7 @@ from primecast.frames.numbers import (
     is_text,
     make_missing,
     numbers_in_text,
+    with_two_rows_of_names,
     without_unit,
     without_unit_rows,
 )
@@ -36,6 +37,8 @@ MOST_COLUMNS = 1 << 16
 NO_NAMES = ("", *NOTHING, "na", "n/a", "#n/a", "nan", "null", "none", "true", "false", *("inf", "-inf", "+inf"))
 """Words, in lower case, that stand among numbers and name nothing."""
 FULL_DATE = r"\d{4}|\d *[-./] *\d+ *[-./] *\d|\d[ -]?[A-Za-z]{3,}[ -]?\d"
+MINUS = "\u2212".encode() + rb"(?=[\d.,])"
+"""The minus sign of typesetters before a number."""
 DATA_TOO = r"[+-]?\d+(?:\.\d*)? *%|[+-]?\d*(?:,\d+)+(?:\.\d*)?"
 
 
@@ -53,6 +56,7 @@ def read_text(
 ) -> tuple[pd.DataFrame, FileFormat]:
     """Return the table of a text file and how it was written; see `open_table`."""
     content, encoding = _as_utf8(content)
+    content = re.sub(MINUS, b"-", content)
     if not content.strip():
         raise InputError(f"{path} is empty")
     if b"\0" in content[: 1 << 16]:
@@ -90,7 +94,8 @@ def read_text(
 def with_numbers(frame: pd.DataFrame, *, decimal: str, na: Sequence[object]) -> tuple[pd.DataFrame, FileFormat]:
     """Return a table with numbers where its text means numbers, and what was found: units, rows of units."""
     frame, above = without_unit_rows(frame)
-    remarks = []
+    frame, above, joined = with_two_rows_of_names(frame, above)
+    remarks = ["two rows of names"] if joined else []
     if above:
         texts = [" ".join(text for text in row.values() if text) for row in above]
         remarks.append(f"left out under the names: {format_list([repr(text) for text in texts])}")
