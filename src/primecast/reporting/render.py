@@ -144,6 +144,8 @@ def report_html(data: ReportData) -> str:
             scores=data.scores,
             earlier=data.earlier,
             sensor_ablation=data.sensor_ablation,
+            forecast=data.forecast,
+            bounds=data.bounds,
         ),
         hours=coverage_by_hour(data.earlier),
         limits={"map": MAP, "bars": BARS, "listed": LISTED, "flat": FLAT, "failure": FAILURE},

@@ -94,9 +94,13 @@ def concerns(
     scores: pd.DataFrame | None,
     earlier: pd.DataFrame | None,
     sensor_ablation: pd.DataFrame | None,
+    forecast: pd.DataFrame | None = None,
+    bounds: Bounds | None = None,
 ) -> list[Concern]:
     """Return what was found, the gravest first; the arguments are those of `ReportData`."""
     found = [_silent(frame, lookback), _stuck(frame, lookback)]
+    if forecast is not None and bounds:
+        found.append(_outside(forecast, bounds))
     if scores is not None:
         found.append(_worse_than_naive(scores))
     if earlier is not None:
@@ -138,6 +142,25 @@ def _stuck(frame: pd.DataFrame, lookback: int) -> Concern:
         "One value, for at least twice as long as ever before.",
         [(name, text) for _, name, text in found],
     )
+
+
+def _outside(forecast: pd.DataFrame, bounds: Bounds) -> Concern:
+    """Find channels whose forecasts lie outside their narrowest intervals in most steps."""
+    level = min(bounds)
+    low, high = bounds[level]
+    found = []
+    for name in forecast.columns:
+        below, above = int((forecast[name] < low[name]).sum()), int((forecast[name] > high[name]).sum())
+        if below + above > len(forecast) / 2:
+            side = "below" if below > above else "above"
+            found.append((below + above, str(name), f"{side} it in {max(below, above)} of {len(forecast)} steps"))
+    found.sort(key=lambda one: -one[0])
+    text = (
+        f"Most steps of the forecast lie outside their own {level:g} % interval: forecasts of held-out rows missed "
+        "in one direction, as they do of channels that keep rising or falling. Trust the interval more than the "
+        "forecast."
+    )
+    return Concern("Forecast outside its interval", text, [(name, where) for _, name, where in found])
 
 
 def _worse_than_naive(scores: pd.DataFrame) -> Concern:
