@@ -26,6 +26,7 @@ import pytest
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.model_card import describe_fitted
+from primecast.frames.read import ColumnsLeftOutWarning
 from primecast.reporting import render
 from primecast.reporting.describe import duration, inspect
 from primecast.reporting.gather import describe_settings, gather, pair_maps
@@ -334,6 +335,17 @@ def test_an_ensemble_is_described_by_its_members_and_a_single_model_by_its_atten
 def found_by(frame: pd.DataFrame, **parts: Any) -> dict[str, list[tuple[str, str]]]:
     given = {"scores": None, "earlier": None, "sensor_ablation": None, "lookback": 17, **parts}
     return {one.title: list(one.channels) for one in concerns(frame, **given)}
+
+
+def test_numbers_that_may_mean_missing_are_named_before_they_are_trusted() -> None:
+    found = found_by(sample(5).frame, suspects={"b": {"-999": 2, "9999": 1}})
+    assert found == {"Numbers that may mean missing": [("b", "-999 in 2 rows"), ("b", "9999 in 1 row")]}
+    rows = np.random.default_rng(7).normal(size=(211, 2))
+    rows[[7, 11], 1] = -999
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    with pytest.warns(ColumnsLeftOutWarning, match="^in the frame -999 stands in 2 rows of b, .* give na=-999$"):
+        forecaster = Forecaster(horizon=3, lookback=13, model="ridge", progress="off").fit(frame)
+    assert gather(forecaster, frame, title="plant").suspects == {"b": {"-999": 2}}
 
 
 def test_channels_whose_forecast_lies_outside_its_interval_are_named() -> None:

@@ -31,7 +31,7 @@ from primecast.frames.validate import check_columns, describe_gaps
 
 
 class ColumnsLeftOutWarning(UserWarning):
-    """Some columns of a table are no channels, or may be none; the caller did not say so."""
+    """Some columns of a table are no channels, or may be none, or hold what may mean missing; nobody said so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +100,11 @@ class OpenTable:
 
     def warn(self) -> None:
         """Warn of columns that were left out, or kept, without being asked for."""
-        if doubts := [*self.doubts(asked=False), *self.suspects]:
-            warnings.warn(
-                f"of {self.source} {'; '.join(doubts)}; choose with columns=[...] or drop=[...]",
-                ColumnsLeftOutWarning,
-                stacklevel=3,
-            )
+        doubts = self.doubts(asked=False)
+        said = [f"of {self.source} {'; '.join(doubts)}; choose with columns=[...] or drop=[...]"] if doubts else []
+        said += [f"in {self.source} {one}" for one in self.suspects]
+        if said:
+            warnings.warn("; ".join(said), ColumnsLeftOutWarning, stacklevel=3)
 
 
 def read_table(path: Path | str, **options: Any) -> pd.DataFrame:
@@ -150,7 +149,7 @@ def open_table(
     decimal: the decimal sign of a text file, "." or ","; needed only where no cell decides it.
     freq, start: step and first date of rows that have no dates, "h" and "2024-01-31". freq alone: the step to which
            dated rows are brought, by the means of the rows within each step.
-    na:    cells that mean missing, such as -9999 or "Bad Input"; the empty cell, NA, ?, - and -- always do.
+    na:    cells that mean missing, such as -9999 or "Bad Input"; empty cells, NA, n/a, ?, . and dashes always do.
     tz:    the zone of dates that have none, "Europe/Berlin"; hours that a change to winter time repeats are told apart.
     covariates: columns that are kept whatever they look like; those of text are encoded, see `columns`. Those of a long
            table become a column for each series, see `long_tables`.

@@ -20,6 +20,8 @@ SHORTFALL = 20
 FAILURE = 0.1
 """A sensor whose ablation raises another channel's squared error by more than this is a single point of failure."""
 
+Suspects = Mapping[str, Mapping[str, int]]
+"""Channel -> number that may mean missing -> rows that hold it."""
 Bounds = Mapping[float, tuple[pd.DataFrame, pd.DataFrame]]
 
 
@@ -96,9 +98,10 @@ def concerns(
     sensor_ablation: pd.DataFrame | None,
     forecast: pd.DataFrame | None = None,
     bounds: Bounds | None = None,
+    suspects: Suspects | None = None,
 ) -> list[Concern]:
     """Return what was found, the gravest first; the arguments are those of `ReportData`."""
-    found = [_silent(frame, lookback), _stuck(frame, lookback)]
+    found = [_silent(frame, lookback), _stuck(frame, lookback), _may_mean_missing(suspects or {})]
     if forecast is not None and bounds:
         found.append(_outside(forecast, bounds))
     if scores is not None:
@@ -144,6 +147,16 @@ def _stuck(frame: pd.DataFrame, lookback: int) -> Concern:
     )
 
 
+def _may_mean_missing(suspects: Suspects) -> Concern:
+    text = "A number far from all others of its channel. If it means missing, say so (na, --na) and train again."
+    found = [
+        (name, f"{value} in {count:,} row{'s' * (count > 1)}")
+        for name, values in suspects.items()
+        for value, count in values.items()
+    ]
+    return Concern("Numbers that may mean missing", text, found)
+
+
 def _outside(forecast: pd.DataFrame, bounds: Bounds) -> Concern:
     """Find channels whose forecasts lie outside their narrowest intervals in most steps."""
     level = min(bounds)
@@ -151,9 +164,9 @@ def _outside(forecast: pd.DataFrame, bounds: Bounds) -> Concern:
     found = []
     for name in forecast.columns:
         below, above = int((forecast[name] < low[name]).sum()), int((forecast[name] > high[name]).sum())
-        if below + above > len(forecast) / 2:
-            side = "below" if below > above else "above"
-            found.append((below + above, str(name), f"{side} it in {max(below, above)} of {len(forecast)} steps"))
+        count, side = max((below, "below"), (above, "above"))
+        if count > len(forecast) / 2:
+            found.append((count, str(name), f"{side} it in {count} of {len(forecast)} steps"))
     found.sort(key=lambda one: -one[0])
     text = (
         f"Most steps of the forecast lie outside their own {level:g} % interval: forecasts of held-out rows missed "
