@@ -94,6 +94,21 @@ FILES: dict[str, tuple[str, str]] = {
         lines(names="Date,T,p", rows=numbered((HOURS - pd.Timestamp("1899-12-30")) / pd.Timedelta("1D"))),
         "days as Excel numbers them",
     ),
+    "hours by their ends": (
+        lines(
+            names="Date,Hour Ending,T,p",
+            rows=[f"{hour - pd.Timedelta('1h'):%m/%d/%Y},{hour.hour or 24},{a},{b}" for hour, a, b in ROWS_OF_DATA],
+        ),
+        "time from Date, Hour Ending",
+    ),
+    "an annotated export of a database": (
+        lines(
+            "#datatype,string,dateTime:RFC3339,dateTime:RFC3339,double,double",
+            names=",result,_start,_time,T,p",
+            rows=[f",,2024-01-01T00:00:00,{hour:%Y-%m-%dT%H:%M:%S},{a},{b}" for hour, a, b in ROWS_OF_DATA],
+        ),
+        "time column '_time'",
+    ),
     "days of the year": (
         lines(
             names="YEAR,DOY,HR,T,p",
@@ -194,6 +209,24 @@ def test_a_year_and_a_week_make_a_date(tmp_path: Path) -> None:
     assert "weekly" in table.describe() and "time from year, week" in table.describe()
     with pytest.raises(InputError, match="'week': 60} in .* is no date"):
         opened(tmp_path, lines(names="year,week,flu", rows=[*weeks[:50], "2021,60,1.5"]))
+
+
+@pytest.mark.parametrize("names", ["Year,Month", "Jahr,Monat"])
+@pytest.mark.parametrize("form", ["%m", "%B", "%b"])
+def test_a_year_and_a_month_of_any_spelling_make_a_date(names: str, form: str, tmp_path: Path) -> None:
+    months = pd.date_range("2005-01-01", periods=ROWS, freq="MS")
+    rows = [f"{month.year},{month.strftime(form)},{a}" for month, a in zip(months, A, strict=True)]
+    assert list(opened(tmp_path, lines(names=f"{names},a", rows=rows)).frame.index) == list(months)
+
+
+def test_a_table_whose_dates_are_names_is_refused_with_the_line_that_turns_it(tmp_path: Path) -> None:
+    days = [f"{day:%Y-%m-%d}" for day in HOURS[::24]]
+    for dates in (days, [str(year) for year in range(1960, 1990)]):
+        row = ",".join(f"{value}" for value in A[: len(dates)])
+        with pytest.raises(
+            InputError, match="stand in its first row, with a row for each series below: turn .*T.to_csv"
+        ):
+            opened(tmp_path, lines(names=f"place,{','.join(dates)}", rows=[f"north,{row}", f"south,{row}"]))
 
 
 @pytest.mark.parametrize(
@@ -433,6 +466,19 @@ def test_a_table_that_looks_long_is_refused_with_the_names_that_read_it(tmp_path
     assert "long, 2 series by 'store'" in table.describe()
     assert "2 channels: north, south; covariates: promo; " in table.describe()
     assert "area (constant in each series, tells no more than the name of the series)" in table.describe()
+
+
+def test_long_rows_whose_times_are_mixed_are_refused_with_the_names_that_read_them() -> None:
+    late = pd.to_timedelta(np.random.default_rng(7).integers(0, 3000, 2 * ROWS), unit="s")
+    long = long_rows().drop(columns=["area", "promo"]).reset_index(drop=True)
+    mixed = long.assign(date=long["date"] + late, sales=long["sales"].astype(str)).sort_values(
+        "date", ignore_index=True
+    )
+    order = mixed["store"].ne("north").argsort(kind="stable")
+    mixed.loc[5, "sales"] = "unavailable"
+    message = "only within each store: .* give id='store', value='sales' and a step for all series, such as freq='h'"
+    with pytest.raises(InputError, match=message):
+        open_table(mixed.loc[order], time="date")
 
 
 def test_long_rows_at_irregular_times_are_brought_to_a_step() -> None:

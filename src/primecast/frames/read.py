@@ -65,7 +65,8 @@ class OpenTable:
         elif self.layout.start is not None:
             time = f"dated from {self.layout.start}"
         remarks = ", ".join(part for part in (time, *self.remarks) if part)
-        gaps = f"{absent} rows that are not there are gaps; " if absent else ""
+        gaps = f"{absent} rows that are not there are gaps; " if absent > 1 else ""
+        gaps = "1 row that is not there is a gap; " if absent == 1 else gaps
         said = [gaps + describe_gaps(frame, missing=missing), *self.doubts()]
         names = [f'"{name}"' if "," in str(name) else name for name in frame.columns if name not in self.covariates]
         channels = "1 channel" if len(names) == 1 else f"{len(names)} channels"

@@ -28,6 +28,7 @@ from primecast.frames.numbers import (
     without_unit,
     without_unit_rows,
 )
+from primecast.frames.time_columns import turn_the_table
 
 SEPARATORS = ",;\t|"
 COMMENTS = ("#", "%")
@@ -37,6 +38,8 @@ MOST_COLUMNS = 1 << 16
 NO_NAMES = ("", *NOTHING, "na", "n/a", "#n/a", "nan", "null", "none", "true", "false", *("inf", "-inf", "+inf"))
 """Words, in lower case, that stand among numbers and name nothing."""
 FULL_DATE = r"\d{4}|\d *[-./] *\d+ *[-./] *\d|\d[ -]?[A-Za-z]{3,}[ -]?\d"
+MOST_DATES_AS_NAMES = 2
+"""Dates in the row of names: more are those of a table that has a row for each series."""
 MINUS = "\u2212".encode() + rb"(?=[\d.,])"
 """The minus sign of typesetters before a number."""
 DATA_TOO = r"[+-]?\d+(?:\.\d*)? *%|[+-]?\d*(?:,\d+)+(?:\.\d*)?"
@@ -209,6 +212,8 @@ def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
     corner = not cells(lines[0], sep)[0] and re.fullmatch(r"\d{1,4}[-./]\d{1,2}[-./]\d.*", first)
     if corner and all(re.fullmatch(r"\d+", cell) for cell in known):
         return  # pandas leaves the name of the dates empty
+    if not re.fullmatch(DATA, known[0]) and sum(map(_is_date, known[1:])) > MOST_DATES_AS_NAMES:
+        raise InputError(turn_the_table(path))
     raise InputError(
         f"the first row of {path} holds no names but {', '.join(known[:3])}{', ...' if known[3:] else ''}; if the "
         "file has no header give header=None, if these are names header=0"

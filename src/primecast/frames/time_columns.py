@@ -15,10 +15,11 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, show, unknown
 from primecast.frames.date_columns import dates_of_numbers, first_without_date, holds_dates, read_dates
+from primecast.frames.date_spellings import MONTH_OF
 from primecast.frames.dates import FREQUENCIES
 from primecast.frames.numbers import is_text
 
-TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
+TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "_time", "index")
 NUMBER_NAMES = (
     *TIME_NAMES,
     "datum",
@@ -35,10 +36,10 @@ NUMBER_NAMES = (
 )
 """Names under which numbers such as 20240131 or 1706659200 are dates."""
 PARTS = {
-    "year": ("year", "yr"),
-    "month": ("month", "mon", "mnth"),
-    "day": ("day",),
-    "hour": ("hour", "hr"),
+    "year": ("year", "yr", "jahr", "année", "annee"),
+    "month": ("month", "mon", "mnth", "monat", "mois"),
+    "day": ("day", "tag", "jour"),
+    "hour": ("hour", "hr", "stunde", "heure", "he", "hour ending", "hour_ending", "hourending"),
     "minute": ("minute",),
     "second": ("second",),
 }
@@ -107,6 +108,9 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
     found = find_date(frame, searched=path is not None)
     if found is not None:
         return _with_clock(frame, found)
+    frame = frame.assign(
+        **{str(name): months for name in frame.columns if (months := _months(name, frame[name])) is not None}
+    )
     parts = {part: str(name) for name in reversed(frame.columns) if _counts(frame[name]) and (part := part_of(name))}
     for other in OTHER_PARTS:
         if {"year", other} <= set(parts) and not {"month", "day"} & set(parts):
@@ -118,10 +122,22 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
     if path is None:
         return None
     _refuse_likely_dates(frame, path)
+    years = [name for name in frame.columns if re.fullmatch(r"(1[89]|20)\d\d", str(name))]
+    if len(years) > max(2, len(frame.columns) / 2):
+        raise InputError(turn_the_table(path))
     raise InputError(
         f"{path} has no time column: no column of text holds dates in all rows "
         f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00, or date the rows with "
         "freq='h', start='2024-01-31'"
+    )
+
+
+def turn_the_table(path: object) -> str:
+    """Return what is to be said of a table whose dates are the names of its columns."""
+    name = str(path).replace("\\", "/").rpartition("/")[2]
+    return (
+        f"the dates of {path} stand in its first row, with a row for each series below: turn the table, for example "
+        f"with pandas.read_csv({name!r}, index_col=0).T.to_csv('turned.csv')"
     )
 
 
@@ -186,6 +202,14 @@ def _counts(column: "pd.Series[int]") -> bool:
     return bool(((numbers >= 0) & np.isfinite(numbers) & (numbers == np.floor(numbers))).all())
 
 
+def _months(name: object, column: "pd.Series[str]") -> "pd.Series[int] | None":
+    """Return the numbers of months in words, in a column named after them."""
+    if part_of(name) != "month" or not is_text(column):
+        return None
+    numbers = column.astype(str).str.strip().str.rstrip(".").str.casefold().map(MONTH_OF)
+    return None if numbers.isna().any() else numbers
+
+
 def _is_clock(column: "pd.Series[str]") -> bool:
     """Return whether the first row holds a time of day, 18:00, 06:00 PM or 18.00.00."""
     text = str(column.iloc[0]).strip() if len(column) and not pd.api.types.is_numeric_dtype(column) else ""
@@ -220,6 +244,8 @@ def _combine(
     frame: pd.DataFrame, names: list[object], dayfirst: bool | None, *, source: str
 ) -> tuple[pd.DatetimeIndex, bool | None]:
     """Return the dates that several columns make: numbers named after parts of a date, or a day and a time of day."""
+    months = {name: found for name in names if (found := _months(name, frame[name])) is not None}
+    frame = frame.assign(**{str(name): found for name, found in months.items()})
     numbers = [name for name in names if pd.api.types.is_numeric_dtype(frame[name])]
     given = {part_of(name): frame[name] for name in numbers}
     if None in given and len(numbers) == len(names) and _counts(frame[names[0]]) and frame[names[0]].min() >= 1000:
