@@ -376,7 +376,7 @@ def test_a_sensor_that_is_down_does_not_stop_the_others() -> None:
             assert np.isfinite(forecaster.predict(level=[80], adaptive=True).to_numpy()).all()
     np.testing.assert_array_equal(forecaster.calibration_, before)  # no window was whole
     assert (forecaster.recent_.frame["lead"] == df["lead"].iloc[330]).all()
-    with pytest.raises(InputError, match="1 values are missing: 1 in lead"):
+    with pytest.raises(InputError, match="1 value is missing: 1 in lead"):
         Forecaster(**{**SMALL, "epochs": 1}).fit(waves(331)).update(df.iloc[[331]])
 
 

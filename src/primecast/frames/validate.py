@@ -229,7 +229,8 @@ def _check_values(frame: pd.DataFrame, missing: str) -> None:
     if missing == "error" and gaps.any():
         counts = [f"{count} in {name}" for name, count in gaps[gaps > 0].items()]
         raise InputError(
-            f"{int(gaps.sum())} {'value is' if gaps.sum() == 1 else 'values are'} missing: {format_list(counts)}; choose a policy, "
+            f"{int(gaps.sum())} {'value is' if gaps.sum() == 1 else 'values are'} missing: {format_list(counts)}; "
+            "choose a policy, "
             f"missing='interpolate' ({POLICIES['interpolate']}), missing='ffill' ({POLICIES['ffill']}) or "
             f"missing='mask' ({POLICIES['mask']})"
         )
