@@ -281,6 +281,13 @@ def test_the_reading_of_a_meter_and_a_count_of_seconds_are_said(tmp_path: Path) 
     assert "elapsed rises by 0.5 in each row" in described
 
 
+@pytest.mark.parametrize("number", [np.inf, -np.inf, 1.7e308, -1.7e308])
+def test_numbers_without_differences_are_no_meter_and_no_sentinel(number: float) -> None:
+    column = pd.Series([*A, number, number, -number])
+    assert may_mean_missing(column) == {}
+    assert open_table(pd.DataFrame({"a": column})).kept == ()
+
+
 def test_a_number_that_may_mean_missing_is_said_once_for_all_channels(tmp_path: Path) -> None:
     rows = [f"{hour},{a},{b}" for hour, a, b in zip(HOURS, A, B, strict=True)]
     rows[5] = f"{HOURS[5]},-999,-999"

@@ -158,7 +158,7 @@ def may_mean_missing(column: "pd.Series[float]") -> dict[str, int]:
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
         return {}
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    values, counts = np.unique(numbers[np.abs(numbers) <= LARGEST], return_counts=True)
     first, after = 0, len(values)
     while first < min(MOST_SENTINELS, after) and _may_be_sentinel(values[first], counts[first]):
         first += 1
@@ -200,6 +200,8 @@ def describe_suspects(suspects: Mapping[str, Mapping[str, int]]) -> list[str]:
     return said
 
 
+LARGEST = 1e300
+"""Numbers whose differences are finite."""
 SHORTEST_METER = 100
 """Rows in which a column must never fall to be called a meter reading."""
 
@@ -208,7 +210,10 @@ def _steady(name: object, column: "pd.Series[int] | pd.Series[float]") -> str | 
     """Return what is to be said of a column that never falls: it rises by equal steps, or is the reading of a meter."""
     if not pd.api.types.is_float_dtype(column) and not pd.api.types.is_integer_dtype(column):
         return None
-    steps = np.diff(column.dropna().to_numpy(dtype=np.float64))
+    numbers = column.dropna().to_numpy(dtype=np.float64)
+    if len(numbers) and np.abs(numbers).max() > LARGEST:
+        return None
+    steps = np.diff(numbers)
     if len(steps) < SHORTEST_METER or not (steps >= 0).all() or (steps > 0).mean() < 0.5:
         return None
     if np.ptp(steps) <= 1e-6 * steps.mean():
