@@ -144,7 +144,7 @@ def _lacks_year(cell: object) -> bool:
     """Return whether pandas would take the year of a text, such as 00:00 or 5 Jan, from elsewhere, such as today."""
     if not isinstance(cell, str):
         return False
-    if re.match(r"\s*\d+,\d+,", cell):  # it leaves out the second number
+    if ";" in cell or re.match(r"\s*\d+,\d+,", cell):  # it leaves out the second number
         return True
     try:
         with warnings.catch_warnings():
