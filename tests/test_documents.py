@@ -177,6 +177,15 @@ def test_a_notebook_has_the_code_and_the_output_of_its_page(page: Path) -> None:
         assert printed.split() == (block.shown or "").split(), f"{block}: run tools/notebooks.py"
 
 
+@pytest.mark.parametrize("name", ["own_csv.md", "own"])
+def test_a_page_that_is_none_is_refused_before_any_is_run(name: str) -> None:
+    command = [sys.executable, str(ROOT / "tools" / "notebooks.py"), "your_model", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    allowed = ", ".join(page.stem for page in TUTORIALS)
+    assert done.stderr == f"unknown page {name!r}; allowed, without .md: {allowed}\n"
+
+
 def test_every_notebook_has_a_page() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.ipynb")} == {page.stem for page in TUTORIALS}
 

@@ -350,7 +350,9 @@ def test_years_of_two_digits_that_may_come_first_are_refused_until_it_is_said() 
     assert open_table(german).frame.index[0] == pd.Timestamp("2024-02-13")
 
 
-@pytest.mark.parametrize("cell", ["5 Jan", "Jan-24", "01/02", "13/02", "00:00:00", "00:00-01-02-2024", "01,02,2024"])
+@pytest.mark.parametrize(
+    "cell", ["5 Jan", "Jan-24", "01/02", "13/02", "00:00:00", "00:00-01-02-2024", "01,02,2024", "22/09;0"]
+)
 def test_dates_without_a_year_get_none_from_today(cell: str) -> None:
     with pytest.raises(InputError, match="column 'date' of the frame does not hold dates in all rows"):
         open_table(pd.DataFrame({"date": [cell] * 5, "a": np.arange(5) / 7}), time="date")

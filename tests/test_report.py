@@ -26,6 +26,7 @@ import pytest
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.model_card import describe_fitted
+from primecast.frames.read import ColumnsLeftOutWarning
 from primecast.reporting import render
 from primecast.reporting.describe import duration, inspect
 from primecast.reporting.gather import describe_settings, gather, pair_maps
@@ -336,6 +337,30 @@ def found_by(frame: pd.DataFrame, **parts: Any) -> dict[str, list[tuple[str, str
     return {one.title: list(one.channels) for one in concerns(frame, **given)}
 
 
+def test_numbers_that_may_mean_missing_are_named_before_they_are_trusted() -> None:
+    found = found_by(sample(5).frame, suspects={"b": {"-999": 2, "9999": 1}})
+    assert found == {"Numbers that may mean missing": [("b", "-999 in 2 rows"), ("b", "9999 in 1 row")]}
+    rows = np.random.default_rng(7).normal(size=(211, 2))
+    rows[[7, 11], 1] = -999
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    with pytest.warns(ColumnsLeftOutWarning, match="^in the frame -999 stands in 2 rows of b, .* give na=-999$"):
+        forecaster = Forecaster(horizon=3, lookback=13, model="ridge", progress="off").fit(frame)
+    assert gather(forecaster, frame, title="plant").suspects == {"b": {"-999": 2}}
+
+
+def test_channels_whose_forecast_lies_outside_its_interval_are_named() -> None:
+    data = sample(5, first="a")
+    names = list(data.forecast.columns)
+    low, high = data.forecast - 1, data.forecast + 1
+    low[names[2]], high[names[2]] = data.forecast[names[2]] + 0.5, data.forecast[names[2]] + 2
+    high.loc[high.index[0], names[3]] = data.forecast[names[3]].iloc[0] - 0.5  # a single step
+    wide = (data.forecast - 9, data.forecast + 9)
+    found = found_by(data.frame, forecast=data.forecast, bounds={95.0: wide, 80.0: (low, high)})
+    steps = len(data.forecast)
+    assert found == {"Forecast outside its interval": [(names[2], f"below it in {steps} of {steps} steps")]}
+    assert found_by(data.frame, forecast=data.forecast, bounds={80.0: wide}) == {}
+
+
 def test_silent_and_stuck_sensors_are_named() -> None:
     frame = sample(5, first="a").frame.copy()
     assert found_by(frame) == {}
@@ -392,7 +417,10 @@ def test_a_page_without_concerns_says_what_was_looked_for() -> None:
     data = sample(5, first="a")
     assert data.sensor_ablation is not None
     page = report_html(replace(data, sensor_ablation=data.sensor_ablation.assign(largest=0.0)))
-    assert "Nothing was found: no silent or stuck sensor, no channel worse than naive" in page
+    assert (
+        "Nothing was found: no silent or stuck sensor, no forecast outside its interval, no channel worse than naive"
+        in page
+    )
 
 
 def test_coverage_is_counted_by_the_hour_of_the_day() -> None:
@@ -876,3 +904,15 @@ def test_a_browser_too_old_to_unpack_is_told_and_still_shows_the_tables(open_pag
 
 def test_numbers_that_are_not_finite_do_not_break_the_page() -> None:
     assert render._numbers(np.array([1.0, math.nan, math.inf]), 3) == [1.0, None, None]
+
+
+def test_labels_that_are_cut_stay_different(open_page: Any) -> None:
+    page = open_page().page
+    pumps = [f"Pump {number}, Druck µbar" for number in range(1, 8)]
+    for names, labels in (
+        (pumps, [f"…{number}, …µbar" for number in range(1, 8)]),
+        (["Kessel 1, Vorlauf", "Kessel 2, Vorlauf", "out"], ["Kessel 1…", "Kessel 2…", "out"]),
+        (["tank 1 temp", "hall 2 pressure"], ["tank…temp", "hall…sure"]),
+        (["a", "b"], ["a", "b"]),
+    ):
+        assert page.evaluate("names => shorts(names, 9)", names) == labels

@@ -13,7 +13,7 @@ import pytest
 from primecast import Forecaster, InputError
 from primecast.cli.app import main
 from primecast.frames import validate
-from primecast.frames.columns import stands_for_missing
+from primecast.frames.columns import may_mean_missing
 from primecast.frames.read import OpenTable, open_table
 
 ROWS, HORIZON = 211, 3
@@ -89,6 +89,32 @@ FILES: dict[str, tuple[str, str]] = {
             ]
         ),
         "hourly",
+    ),
+    "days of Excel": (
+        lines(names="Date,T,p", rows=numbered((HOURS - pd.Timestamp("1899-12-30")) / pd.Timedelta("1D"))),
+        "days as Excel numbers them",
+    ),
+    "hours by their ends": (
+        lines(
+            names="Date,Hour Ending,T,p",
+            rows=[f"{hour - pd.Timedelta('1h'):%m/%d/%Y},{hour.hour or 24},{a},{b}" for hour, a, b in ROWS_OF_DATA],
+        ),
+        "time from Date, Hour Ending",
+    ),
+    "an annotated export of a database": (
+        lines(
+            "#datatype,string,dateTime:RFC3339,dateTime:RFC3339,double,double",
+            names=",result,_start,_time,T,p",
+            rows=[f",,2024-01-01T00:00:00,{hour:%Y-%m-%dT%H:%M:%S},{a},{b}" for hour, a, b in ROWS_OF_DATA],
+        ),
+        "time column '_time'",
+    ),
+    "days of the year": (
+        lines(
+            names="YEAR,DOY,HR,T,p",
+            rows=[f"{hour.year},{hour.day_of_year},{hour.hour},{a},{b}" for hour, a, b in ROWS_OF_DATA],
+        ),
+        "time from YEAR, DOY, HR",
     ),
     "no name for the dates": (lines(names=",T,p"), "time column 'time'"),
 }
@@ -173,6 +199,103 @@ def test_newest_rows_first_have_the_step_of_any_others(tmp_path: Path) -> None:
     assert f"{ROWS} rows, hourly, from 2024-02-27 " in table.describe()
 
 
+WEEKS = pd.date_range("2019-01-07", periods=ROWS, freq="W-MON")
+
+
+def test_a_year_and_a_week_make_a_date(tmp_path: Path) -> None:
+    weeks = [f"{week.isocalendar().year},{week.isocalendar().week},{a}" for week, a in zip(WEEKS, A, strict=True)]
+    table = opened(tmp_path, lines(names="year,week,flu", rows=weeks))
+    assert list(table.frame.index) == list(WEEKS) and list(table.frame.columns) == ["flu"]
+    assert "weekly" in table.describe() and "time from year, week" in table.describe()
+    with pytest.raises(InputError, match="'week': 60} in .* is no date"):
+        opened(tmp_path, lines(names="year,week,flu", rows=[*weeks[:50], "2021,60,1.5"]))
+
+
+@pytest.mark.parametrize("names", ["Year,Month", "Jahr,Monat"])
+@pytest.mark.parametrize("form", ["%m", "%B", "%b"])
+def test_a_year_and_a_month_of_any_spelling_make_a_date(names: str, form: str, tmp_path: Path) -> None:
+    months = pd.date_range("2005-01-01", periods=ROWS, freq="MS")
+    rows = [f"{month.year},{month.strftime(form)},{a}" for month, a in zip(months, A, strict=True)]
+    assert list(opened(tmp_path, lines(names=f"{names},a", rows=rows)).frame.index) == list(months)
+
+
+def test_a_table_whose_dates_are_names_is_refused_with_the_line_that_turns_it(tmp_path: Path) -> None:
+    days = [f"{day:%Y-%m-%d}" for day in HOURS[::24]]
+    for dates in (days, [str(year) for year in range(1960, 1990)]):
+        row = ",".join(f"{value}" for value in A[: len(dates)])
+        with pytest.raises(
+            InputError, match="stand in its first row, with a row for each series below: turn .*T.to_csv"
+        ):
+            opened(tmp_path, lines(names=f"place,{','.join(dates)}", rows=[f"north,{row}", f"south,{row}"]))
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [("---", np.nan), (".", np.nan), ("n.a.", np.nan), ("\u2013", np.nan), ("#NV", np.nan), ("\u22121.5", -1.5),
+     ("(1.5)", -1.5)],
+)  # fmt: skip
+def test_cells_of_reports_and_spreadsheets_are_numbers_or_missing(cell: str, number: float, tmp_path: Path) -> None:
+    rows = [f"{hour},{a},{b}" for hour, a, b in zip(HOURS, A, B, strict=True)]
+    rows[7] = f"{HOURS[7]},{cell},{B[7]}"
+    table = opened(tmp_path, lines(rows=rows))
+    np.testing.assert_array_equal(table.frame["T"], np.where(np.arange(ROWS) == 7, number, A))
+
+
+def test_names_of_two_rows_are_joined_where_those_of_one_repeat(tmp_path: Path) -> None:
+    rows = [f"{hour},{a},{b},{a},{b}" for hour, a, b in zip(HOURS, A, B, strict=True)]
+    joined = ["hall 1 T", "hall 1 p", "hall 2 T", "hall 2 p"]
+    for names, units in (
+        (",hall 1,,hall 2,\ntime,T,p,T,p", ""),
+        ("hall,hall 1,hall 1,hall 2,hall 2\nwhat,T,p,T,p\ntime,,,,", ", left out under the names: 'time'"),
+        (",hall 1,,hall 2,\ntime,T,p,T,p\n,degC,hPa,degC,hPa", ", left out under the names: 'degC hPa degC hPa'"),
+    ):
+        table = opened(tmp_path, lines(names=names, rows=rows))
+        assert list(table.frame.columns) == joined and len(table.frame) == ROWS
+        assert f"two rows of names{units})" in table.describe()
+    repeated = opened(tmp_path, lines(names="time,T,T,T,T\n,degC,degC,degC,degC", rows=rows))
+    assert list(repeated.frame.columns) == ["T", "T.1", "T.2", "T.3"]
+
+
+def test_names_of_merged_cells_of_a_workbook_are_joined(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    head = pd.DataFrame([[None, "hall 1", None, None, "hall 2", None], ["time", "T", "p", "T.", "T", "p"]])
+    for above, names in ((head, ["hall 1 T", "hall 1 p", "hall 1 T.", "hall 2 T", "hall 2 p"]),
+                         (head.iloc[1:].replace("p", "T"), ["T", "T.1", "T.", "T.2", "T.3"])):  # fmt: skip
+        body = pd.DataFrame([[hour, a, b, a, b, a] for hour, a, b in ROWS_OF_DATA], dtype=object)
+        pd.concat([above, body]).to_excel(tmp_path / "plant.xlsx", header=False, index=False)
+        assert list(open_table(tmp_path / "plant.xlsx").frame.columns) == names
+
+
+def test_names_with_commas_are_told_apart_and_chosen(tmp_path: Path) -> None:
+    table = opened(tmp_path, lines(names='time,"T, hall 1","p, hall 1"'))
+    assert '2 channels: "T, hall 1", "p, hall 1"; ' in table.describe()
+    chosen = open_table(tmp_path / "plant.csv", columns="p, hall 1,T, hall 1")
+    assert set(chosen.frame.columns) == {"T, hall 1", "p, hall 1"}
+    assert list(open_table(tmp_path / "plant.csv", columns="p, hall 1").frame.columns) == ["p, hall 1"]
+
+
+def test_the_reading_of_a_meter_and_a_count_of_seconds_are_said(tmp_path: Path) -> None:
+    rows = [f"{hour},{a:.2f},{0.5 * i}" for i, (hour, a) in enumerate(zip(HOURS, np.cumsum(A), strict=True))]
+    described = opened(tmp_path, lines(names="time,meter,elapsed", rows=rows)).describe()
+    assert "kept: meter never falls, like the reading of a meter: " in described
+    assert "elapsed rises by 0.5 in each row" in described
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, 1.7e308, -1.7e308])
+def test_numbers_without_differences_are_no_meter_and_no_sentinel(number: float) -> None:
+    column = pd.Series([*A, number, number, -number])
+    assert may_mean_missing(column) == {}
+    assert open_table(pd.DataFrame({"a": column})).kept == ()
+
+
+def test_a_number_that_may_mean_missing_is_said_once_for_all_channels(tmp_path: Path) -> None:
+    rows = [f"{hour},{a},{b}" for hour, a, b in zip(HOURS, A, B, strict=True)]
+    rows[5] = f"{HOURS[5]},-999,-999"
+    assert opened(tmp_path, lines(rows=rows)).describe().splitlines()[2:] == [
+        "note: -999 stands in 1 row of T, 1 row of p, far from all other values; if it means missing, give na=-999"
+    ]
+
+
 # ---------------------------------------------------------------- other files
 
 
@@ -230,7 +353,8 @@ def test_cells_that_mean_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds 'Bad Input '; .* na='Bad Input'"):
         validate(opened(tmp_path, lines(rows=rows)).frame)
     doubtful = opened(tmp_path, lines(rows=rows), na="Bad Input")
-    assert "kept: T holds -9999 in 2 rows (if it means missing, give na=-9999)" in doubtful.describe()
+    said = "note: -9999 stands in 2 rows of T, far from all other values; if it means missing, give na=-9999"
+    assert doubtful.describe().splitlines()[2:] == [said]
     for given in (["Bad Input", -9999], ["Bad Input", "-9999"], ["Bad Input", -9999.0]):
         table = opened(tmp_path, lines(rows=rows), na=given)
         assert list(np.flatnonzero(table.frame["T"].isna())) == [5, 7, 11] and not table.frame["p"].isna().any()
@@ -251,13 +375,20 @@ def test_what_means_missing_means_it_for_a_saved_model_too(tmp_path: Path) -> No
     assert forecast.to_numpy().min() > 0
 
 
+TENS = [10.5, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20.5]
+
+
 @pytest.mark.parametrize(
-    ("values", "told"),
-    [([5.0, 6, 7, -9999, -9999], True), ([5.0, 6, 7, 99], True), ([5.0, 6, 7, 700], False), ([97.0, 98, 99], False),
-     ([1.0, 500, 999], False), ([99.0, 99], False), ([np.nan, np.nan], False)],
+    ("values", "found"),
+    [([5.0, 6, 7, -9999, -9999], ["-9999"]), ([5.0, 6, 7, 99], ["99"]), ([5.0, 6, 7, 700], []), ([97.0, 98, 99], []),
+     ([1.0, 500, 999], []), ([99.0, 99], []), ([np.nan, np.nan], []), ([5.0, 6, 7, -999, 9999], ["-999", "9999"]),
+     ([*TENS, -127, -127], ["-127"]), ([*TENS, 32767, 32767], ["32767"]), ([*TENS, 32767], []), ([*TENS, 0, 0], []),
+     ([*TENS, *[-127] * 5], []), ([*TENS, 25, 25], [])],
 )  # fmt: skip
-def test_a_number_is_doubted_if_it_is_of_nines_and_far_from_all_others(values: list[float], told: bool) -> None:
-    assert (stands_for_missing("a", pd.Series(values)) is not None) is told
+def test_a_number_is_doubted_if_it_is_of_nines_or_repeats_and_is_far_from_all_others(
+    values: list[float], found: list[str]
+) -> None:
+    assert list(may_mean_missing(pd.Series(values))) == found
 
 
 # ---------------------------------------------------------------- rows that are not there
@@ -344,6 +475,27 @@ def test_a_table_that_looks_long_is_refused_with_the_names_that_read_it(tmp_path
     assert "area (constant in each series, tells no more than the name of the series)" in table.describe()
 
 
+def test_long_rows_whose_times_are_mixed_are_refused_with_the_names_that_read_them() -> None:
+    late = pd.to_timedelta(np.random.default_rng(7).integers(0, 3000, 2 * ROWS), unit="s")
+    long = long_rows().drop(columns=["area", "promo"]).reset_index(drop=True)
+    mixed = long.assign(date=long["date"] + late, sales=long["sales"].astype(str)).sort_values(
+        "date", ignore_index=True
+    )
+    order = mixed["store"].ne("north").argsort(kind="stable")
+    mixed.loc[5, "sales"] = "unavailable"
+    message = "only within each store: .* give id='store', value='sales' and a step for all series, such as freq='h'"
+    with pytest.raises(InputError, match=message):
+        open_table(mixed.loc[order], time="date")
+
+
+def test_long_rows_at_irregular_times_are_brought_to_a_step() -> None:
+    late = pd.to_timedelta(np.random.default_rng(7).integers(0, 3000, 2 * ROWS), unit="s")
+    long = long_rows().reset_index(drop=True)
+    table = open_table(long.assign(date=long["date"] + late), id="store", value="sales", freq="h")
+    np.testing.assert_array_equal(table.frame[["north", "south"]], np.column_stack([A, B]))
+    assert list(table.frame.index) == list(HOURS)
+
+
 # ---------------------------------------------------------------- from the shell, with three options at most
 
 
@@ -370,7 +522,8 @@ def test_the_shell_reads_long_tables_covariates_and_cells_that_mean_missing(
     assert "give --id store, --value sales" in shell("forecast", "sales.csv")
     long = ["forecast", "sales.csv", "--id", "store", "--value", "sales"]
     said = shell(*long)
-    assert said.startswith("0\ndate,north,") and "north holds -9999 in 1 row (if it means missing" in said
+    assert said.startswith("0\ndate,north,") and "note: -9999 stands in 1 row of north" in said
+    assert "if it means missing, give --na -9999\n" in said
     assert "2 values are missing" in shell(*long, "--na", "-9999")
     said = shell(*long, "--na", "-9999", "--missing", "ffill", "--future", "promo")
     assert said.startswith("0\n") and "3 of 3 future values of promo are not known" in said and "--future FILE" in said
@@ -412,6 +565,17 @@ def test_errors_of_python_name_what_mends_them() -> None:
     Forecaster(**{**RIDGE, "lookback": 23}).fit(longer)
     with pytest.raises(InputError, match=f"{enough} are enough"):
         Forecaster(**{**RIDGE, "lookback": 23}).fit(longer.head(enough - 1))
+
+
+def test_too_few_rows_are_refused_with_a_horizon_for_which_they_are_enough() -> None:
+    months = pd.DataFrame({"a": A[:60]}, index=pd.date_range("2019-01-01", periods=60, freq="MS"))
+    with pytest.raises(InputError, match="the validation split .*; 107 are enough, and for horizon=6 these are$"):
+        Forecaster(**{**RIDGE, "horizon": 12, "lookback": 10}).fit(months)
+    Forecaster(**{**RIDGE, "horizon": 6, "lookback": 10}).fit(months)
+    with pytest.raises(InputError, match="are enough, and for horizon=6 these are$"):
+        Forecaster(**{**RIDGE, "horizon": 7, "lookback": 10}).fit(months)
+    with pytest.raises(InputError, match="are enough$"):
+        Forecaster(**{**RIDGE, "horizon": 12, "lookback": 50}).fit(months)
 
 
 def test_relations_are_shown_as_their_pairs() -> None:

@@ -215,10 +215,11 @@ def test_too_few_rows_are_refused_with_the_rows_needed() -> None:
     with pytest.raises(InputError, match=r"'counting' has 11 rows, but look-back 7 \+ horizon 5 need 12"):
         split(counting(rows=11), lookback=7, horizon=5)
     with pytest.raises(
-        InputError, match=r"val split of data set 'counting' has 10 rows \(the 7 before it included\).* need 12"
+        InputError,
+        match=r"the validation split of data set 'counting' has 10 rows \(the 7 before it included\).* need 12",
     ):
         split(counting(rows=19), lookback=7, horizon=5)
-    with pytest.raises(InputError, match=r"test split of data set 'counting' has 10 rows, but .* need 12"):
+    with pytest.raises(InputError, match=r"the test split of data set 'counting' has 10 rows, but .* need 12"):
         split(counting(rows=50, borders=Cuts(first=0.5, second=0.8)), lookback=7, horizon=5)
     with pytest.raises(InputError, match=r"'counting' has 211 rows, but its borders end at 240"):
         split(counting(borders=Fixed(train=150, val=40, test=50)), lookback=7, horizon=5)

@@ -115,8 +115,12 @@ def write_notebook(path: Path, cells: list[dict[str, Any]]) -> None:
 
 
 def pages(names: list[str]) -> Iterator[Path]:
-    found = sorted(TUTORIALS.glob("*.md"))
-    yield from (page for page in found if not names or page.stem in names)
+    """Yield the pages of these names, or all; a name that is none ends the program with a sentence."""
+    found = {page.stem: page for page in sorted(TUTORIALS.glob("*.md"))}
+    for name in names:
+        if name not in found:
+            sys.exit(f"unknown page {name!r}; allowed, without .md: {', '.join(found)}")
+    yield from (page for name, page in found.items() if not names or name in names)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,11 @@ def option(text: str, panel: str, *names: str) -> Any:
 
 
 Data = Annotated[
-    str, typer.Argument(help="CSV (also .gz, .xz), Parquet, Feather or Excel file, wide or long; - is stdin.")
+    str,
+    typer.Argument(
+        help="CSV (also .gz, .xz, .zip), Parquet, Feather or Excel file: a column per channel (wide), or a row "
+        "per series and time (long, with --id). - is stdin."
+    ),
 ]
 SavedModel = Annotated[Path, typer.Argument(help="Folder of a saved model, see `primecast train`.")]
 Time = Annotated[
@@ -23,19 +27,31 @@ Time = Annotated[
 ]
 Columns = Annotated[str | None, option("Columns to use, between commas. Default: all that measure something.", DATA)]
 Drop = Annotated[str | None, option("Columns to leave out, between commas.", DATA)]
-Id = Annotated[str | None, option("Column that names the series of a long table.", DATA, "--id")]
+Id = Annotated[
+    str | None, option("Column that names the series of a long table, such as a sensor or a store.", DATA, "--id")
+]
 Value = Annotated[str | None, option("Column of values of a long table. Default: y, or its only numbers.", DATA)]
-Past = Annotated[str | None, option("Columns that are read but not forecast, between commas.", COVARIATES, "--past")]
+Past = Annotated[
+    str | None, option("Covariates: columns that are read but not forecast, between commas.", COVARIATES, "--past")
+]
 Future = Annotated[str | None, option("Columns that are known in advance, between commas.", COVARIATES, "--future")]
 Na = Annotated[
     list[str] | None, option('A cell that means missing, such as -9999 or "Bad Input"; repeatable.', FORMAT, "--na")
 ]
 Header = Annotated[
     bool | None,
-    option("Whether the first row has the names. Default: unless it is numbers.", FORMAT, "--header/--no-header"),
+    option(
+        "Whether the first row has the names. Default: yes, unless it is all numbers or dates.",
+        FORMAT,
+        "--header/--no-header",
+    ),
 ]
 Freq = Annotated[
-    str | None, option("Step of rows without dates, such as h, with --start; or to bring dated rows to.", FORMAT)
+    str | None,
+    option(
+        "Step, such as h or 15min: of rows without dates, with --start; or the one to which dated rows are averaged.",
+        FORMAT,
+    ),
 ]
 Start = Annotated[str | None, option("Date of the first row, where rows have no dates.", FORMAT)]
 Decimal = Annotated[str | None, option("Decimal sign, . or , where no cell decides it.", FORMAT)]
@@ -44,11 +60,21 @@ Dayfirst = Annotated[
     bool | None,
     option("Read 05/02/2024 as 5 February or as 2 May. Default: the rows decide.", DATA, "--dayfirst/--monthfirst"),
 ]
-Missing = Annotated[str, option("Policy for missing values: error, interpolate, ffill or mask.", DATA)]
+Missing = Annotated[
+    str,
+    option(
+        "Missing values: error (refuse), interpolate, ffill (last value) or mask (as ffill, not scored).",
+        DATA,
+    ),
+]
 Horizon = Annotated[int, option("Steps to forecast.", MODEL)]
 Lookback = Annotated[int | None, option("Past steps the model sees; by default 336, less with few rows.", MODEL)]
 Quality = Annotated[
-    str | None, option("fast, good or best ensemble. Default: good; one model, if --set names it.", MODEL)
+    str | None,
+    option(
+        "Ensemble of 6 (fast), 8 (good) or 13 (best) models. Default: good, or one model if --set model= names it.",
+        MODEL,
+    ),
 ]
 TimeLimit = Annotated[float | None, option("Seconds after which no further model of --quality is begun.", MODEL)]
 ForecasterSettings = Annotated[

@@ -104,7 +104,7 @@ def read_described(
 
 def _described(table: OpenTable, source: str, *, missing: str) -> tuple[OpenTable, dict[str, Any]]:
     table = replace(table, source="stdin" if source == STREAM else source)
-    say(table.describe(missing=missing))
+    say(re.sub(r"\bna=(-?[\d.]+)", r"--na \1", table.describe(missing=missing)))
     frame = table.frame
     return table, {
         "source": table.source,

@@ -287,7 +287,8 @@ def row_ranges(borders: Borders, *, rows: int, lookback: int, horizon: int, sour
         if len(span) < needed:
             reaches = name != "train" and not isinstance(borders, Cuts)
             reach = f" (the {lookback} before it included)" if reaches else ""
-            raise InputError(f"the {name} split of {source} has {len(span)} rows{reach}, but {way_out}")
+            split = {"val": "validation"}.get(name, name)
+            raise InputError(f"the {split} split of {source} has {len(span)} rows{reach}, but {way_out}")
     return ranges
 
 

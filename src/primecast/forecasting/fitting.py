@@ -115,20 +115,25 @@ def fit_state(
 def _split(arguments: Arguments, rows: int) -> tuple[Arguments, Ranges]:
     """Return the arguments for so many rows, and the rows of each split; refuse too few and say how many are enough."""
 
-    def split(count: int) -> tuple[Arguments, Ranges]:
-        one = arguments.for_rows(count)
+    def split(count: int, horizon: int = arguments.horizon) -> tuple[Arguments, Ranges]:
+        one = replace(arguments, horizon=horizon).for_rows(count)
         return one, row_ranges(Ratio(), rows=count, lookback=one.lookback, horizon=one.horizon)
 
-    def is_enough(count: int) -> bool:
+    def is_enough(count: int, horizon: int = arguments.horizon) -> bool:
         with suppress(InputError):
-            return all(map(split, range(count, count + 10)))  # 7:1:2 is rounded: one row more may be too few again
+            return bool(split(count, horizon))
         return False
+
+    def stays_enough(count: int) -> bool:  # 7:1:2 is rounded: one row more may be too few again
+        return all(map(is_enough, range(count, count + 10)))
 
     try:
         return split(rows)
     except InputError as error:
         counts = range(rows, 20 * (rows + arguments.lookback + arguments.horizon))
-        raise InputError(f"{error}; {counts[bisect_left(counts, True, key=is_enough)]} are enough") from error
+        shorter = next((one for one in range(arguments.horizon - 1, 0, -1) if is_enough(rows, horizon=one)), None)
+        fits = "" if shorter is None else f", and for horizon={shorter} these are"
+        raise InputError(f"{error}; {counts[bisect_left(counts, True, key=stays_enough)]} are enough{fits}") from error
 
 
 def _train_final(

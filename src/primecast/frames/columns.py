@@ -29,6 +29,8 @@ CALENDAR: dict[str, Callable[[pd.DatetimeIndex], Sequence[pd.Index]]] = {
     "second": lambda index: [index.second],
     "weekday": lambda index: [index.day_of_week, index.day_of_week + 1, (index.day_of_week + 1) % 7],
     "quarter": lambda index: [index.quarter],
+    "week": lambda index: [pd.Index(index.isocalendar().week)],
+    "day of year": lambda index: [index.day_of_year, index.day_of_year - 1],
 }
 """Part of the calendar -> its values at these rows, in each way to count them."""
 WEEKDAYS = ("weekday", "dayofweek", "day_of_week", "dow")
@@ -42,12 +44,14 @@ AS_ASKED = "as asked"
 class Choice:
     """The columns that become channels. left_out: name -> why. kept: what is worth saying of a channel.
 
+    suspects: number that may mean missing -> channel -> rows that hold it.
     categories: text covariate -> its values, each of which is a column now.
     """
 
     frame: pd.DataFrame
     left_out: dict[str, str] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
+    suspects: dict[str, dict[str, int]] = field(default_factory=dict)
     categories: dict[str, list[str]] = field(default_factory=dict)
 
     def leave_out(self, names: Sequence[object], why: str) -> None:
@@ -74,8 +78,8 @@ def choose_columns(
         choice.leave_out([name for name in frame.columns if str(name) not in wanted], AS_ASKED)
     for name in list(choice.frame.columns):
         column = choice.frame[name]
-        if said := stands_for_missing(name, column):
-            choice.kept.append(said)
+        for value, count in may_mean_missing(column).items():
+            choice.suspects.setdefault(value, {})[str(name)] = count
         if str(name) in covariates and _why_not(column) == "text":
             encode(choice, name, categories.get(str(name)))
         elif measured:
@@ -141,26 +145,80 @@ def _doubtful(name: object, column: "pd.Series[int]") -> str | None:
     """Return what is to be said of a numeric column that may be no measurement."""
     numbers = _whole_numbers(column)
     if numbers is None:
-        return None
+        return _steady(name, column)
     if len(numbers) >= SHORTEST_COUNT and (np.diff(numbers) == 1).all():
         return f"{name} counts the rows by one"
+    if said := _steady(name, column):
+        return said
     return f"{name} is named like a part of the date" if part_of(name) in CALENDAR else None
 
 
-def stands_for_missing(name: object, column: "pd.Series[float]") -> str | None:
-    """Return what is to be said of a number such as -9999 that may mean missing: far from all others of its column."""
+def may_mean_missing(column: "pd.Series[float]") -> dict[str, int]:
+    """Return the numbers such as -9999 that may mean missing, far from all others of their column, and their rows."""
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
-        return None
+        return {}
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    numbers = numbers[np.isfinite(numbers)]
-    for value in {numbers.min(), numbers.max()} if len(numbers) else ():
-        others = numbers[numbers != value]
-        if not re.fullmatch(r"-?99+(\.[09]+)?|-32768(\.0)?", str(value)) or not len(others):
-            continue
-        if np.abs(others - value).min() > np.ptp(others) > 0:
-            count = len(numbers) - len(others)
-            return f"{name} holds {value:g} in {count} row{'s' * (count > 1)} (if it means missing, give na={value:g})"
-    return None
+    values, counts = np.unique(numbers[np.abs(numbers) <= LARGEST], return_counts=True)
+    first, after = 0, len(values)
+    while first < min(MOST_SENTINELS, after) and _may_be_sentinel(values[first], counts[first]):
+        first += 1
+    while after > max(first, len(values) - MOST_SENTINELS) and _may_be_sentinel(values[after - 1], counts[after - 1]):
+        after -= 1
+    others = values[first:after]
+    found = {}
+    for place in [*range(first), *range(after, len(values))]:
+        # Any number may be a measurement: one that is not of nines must repeat, be rare and lie further away.
+        nines = _is_of_nines(values[place])
+        apart = (1 if nines else 2) * np.ptp(others) if len(others) else np.inf
+        possible = nines or (len(others) >= SHORTEST_COUNT and counts[place] <= len(numbers) / 5)
+        if possible and np.abs(others - values[place]).min(initial=np.inf) > apart > 0:
+            found[f"{values[place]:.6g}"] = int(counts[place])
+    return found
+
+
+MOST_SENTINELS = 2
+"""Numbers at either end of a column that may mean missing."""
+
+
+def _may_be_sentinel(value: float, count: int) -> bool:
+    return _is_of_nines(value) or (count > 1 and value != 0)
+
+
+def _is_of_nines(value: float) -> bool:
+    return bool(re.fullmatch(r"-?99+(\.[09]+)?|-32768(\.0)?", str(value)))
+
+
+def describe_suspects(suspects: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a sentence for each number that may mean missing."""
+    said = []
+    for value, rows in suspects.items():
+        counts = [f"{count} row{'s' * (count > 1)} of {name}" for name, count in rows.items()]
+        said.append(
+            f"{value} stands in {format_list(counts, most=4)}, far from all other values; if it means missing, "
+            f"give na={value}"
+        )
+    return said
+
+
+LARGEST = 1e300
+"""Numbers whose differences are finite."""
+SHORTEST_METER = 100
+"""Rows in which a column must never fall to be called a meter reading."""
+
+
+def _steady(name: object, column: "pd.Series[int] | pd.Series[float]") -> str | None:
+    """Return what is to be said of a column that never falls: it rises by equal steps, or is the reading of a meter."""
+    if not pd.api.types.is_float_dtype(column) and not pd.api.types.is_integer_dtype(column):
+        return None
+    numbers = column.dropna().to_numpy(dtype=np.float64)
+    if len(numbers) and np.abs(numbers).max() > LARGEST:
+        return None
+    steps = np.diff(numbers)
+    if len(steps) < SHORTEST_METER or not (steps >= 0).all() or (steps > 0).mean() < 0.5:
+        return None
+    if np.ptp(steps) <= 1e-6 * steps.mean():
+        return f"{name} rises by {np.median(steps):.6g} in each row"
+    return f"{name} never falls, like the reading of a meter: the differences of its rows may be what is to be forecast"
 
 
 def _whole_numbers(column: "pd.Series[int]") -> np.ndarray | None:

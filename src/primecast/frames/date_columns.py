@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError, show
+from primecast.frames.date_spellings import respell
 
 NUMBERS = {"integer", "floating", "mixed-integer", "mixed-integer-float", "decimal", "boolean", "complex"}
 """Contents, as pandas infers them, that `pandas.to_datetime` would take for nanoseconds since 1970."""
@@ -34,8 +35,9 @@ UNIX = {
     "ns": ("nanoseconds", 10**17),
 }  # fmt: skip
 """Unit of Unix times -> its name and the least number, of 1973; a hundred times as much is in the year 2286."""
-WEEK = r"\d{4}-?W\d{1,2}"
-"""A week of ISO 8601: 2024-W05."""
+DATE_NAMES = ("date", "datum", "datetime", "date/time")
+EXCEL = (20_000, 80_000)
+"""Days since 1900, as Excel numbers those from 1954 to 2119."""
 MIDNIGHT = r"(?<=[ T])24:00"
 """The end of a day, as some write it."""
 MOSTLY = 0.9
@@ -59,21 +61,23 @@ def read_dates(
             f"column {time!r} of {source} holds numbers, the first {column.iloc[0]}, which are neither dates like "
             "20240131 nor Unix seconds or milliseconds; rows without dates are dated with freq='h', start='2024-01-31'"
         )
+    column = respell(column)
     dayfirst = _resolve_dayfirst(column, dayfirst)
     stamps = _parse(column, dayfirst=bool(dayfirst))
     if stamps is not None:
         return stamps, dayfirst
-    first = first_without_date(column)
+    first = first_without_date(frame[time])
     if first is not None:
         raise InputError(
-            f"column {time!r} of {source} holds dates, but row {first + 1} has {show(column.iloc[first])}; correct or "
-            "delete it"
+            f"column {time!r} of {source} holds dates, but row {first + 1} has "
+            f"{show(frame[time].iloc[first])}; correct or delete it"
         )
     raise InputError(f"column {time!r} of {source} does not hold dates in all rows; write them like 2024-01-31 23:00")
 
 
 def holds_dates(column: "pd.Series[str]") -> bool:
     """Return whether every row can be read as a date, with either `dayfirst`."""
+    column = respell(column)
     return _parse(column, dayfirst=bool(_resolve_dayfirst(column, dayfirst=False))) is not None
 
 
@@ -120,13 +124,7 @@ def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | No
     """Return the column as dates, None where some row is no date; differing UTC offsets become UTC."""
     if _holds_numbers(column) or (len(column) and _lacks_year(column.iloc[0])):
         return None
-    if len(column) and re.fullmatch(WEEK, str(column.iloc[0]).strip()):
-        weeks = column.astype(str).str.strip().str.replace("-", "", regex=False) + "-1"
-        mondays = pd.DatetimeIndex(pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), name=column.name)
-        return None if mondays.hasnans else mondays
     if len(column) and isinstance(column.iloc[0], str):
-        if " - " in column.iloc[0]:  # of an interval its start
-            column = pd.Series(column.str.partition(" - ")[0], name=column.name)
         last = column.str.contains(MIDNIGHT).fillna(False).to_numpy(dtype=bool)
         if last.any():
             days = _parse(column.str.replace(MIDNIGHT, "00:00", regex=True), dayfirst=dayfirst)
@@ -146,7 +144,7 @@ def _lacks_year(cell: object) -> bool:
     """Return whether pandas would take the year of a text, such as 00:00 or 5 Jan, from elsewhere, such as today."""
     if not isinstance(cell, str):
         return False
-    if re.match(r"\s*\d+,\d+,", cell):  # it leaves out the second number
+    if ";" in cell or re.match(r"\s*\d+,\d+,", cell):  # it leaves out the second number
         return True
     try:
         with warnings.catch_warnings():
@@ -163,6 +161,7 @@ def _holds_numbers(column: "pd.Series[str]") -> bool:
 
 def first_without_date(column: "pd.Series[str]") -> int | None:
     """Return the first row that holds no date, in a column of text that holds dates in most rows; else None."""
+    column = respell(column)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         try:
@@ -177,6 +176,9 @@ def dates_of_numbers(column: "pd.Series[int]") -> tuple[pd.DatetimeIndex, str] |
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column) or not len(column):
         return None
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if str(column.name).strip().lower() in DATE_NAMES and (EXCEL[0] < numbers).all() and (numbers < EXCEL[1]).all():
+        days = pd.Timestamp("1899-12-30") + pd.to_timedelta(numbers, unit="D")
+        return pd.DatetimeIndex(days.round("s"), name=column.name), "days as Excel numbers them"
     if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers > 0)).all() or numbers.max() > 2.0**62:
         return None
     whole = pd.Series(column.to_numpy(dtype=np.int64))

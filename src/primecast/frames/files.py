@@ -13,7 +13,7 @@ import pandas as pd
 from primecast.data.formats import uncompressed
 from primecast.errors import InputError, check_known
 from primecast.frames.binary_files import check_excel, check_feather, check_parquet
-from primecast.frames.numbers import decimal_sign, make_missing
+from primecast.frames.numbers import decimal_sign, joined_names, make_missing
 from primecast.frames.text_files import FileFormat, read_text, with_numbers
 
 HEADERS = ("infer", 0, None)
@@ -102,10 +102,13 @@ def _read_excel(path: Path, header: int | str | None) -> tuple[pd.DataFrame, tup
         remarks.append(f"{first} row{'s' * (first > 1)} above the names left out")
     names = [f"channel {number}" for number in range(cells.shape[1])]
     if header is not None:
-        names = []
-        for number, cell in enumerate(cells.iloc[first]):
-            name = _name(cell, number)
-            names.append(name if name not in names else f"{name}.{names.count(name)}")  # as pandas does
+        names, given = [], [_name(cell, number) for number, cell in enumerate(cells.iloc[first])]
+        for number, name in enumerate(given):
+            names.append(name if name not in names else f"{name}.{given[:number].count(name)}")  # as pandas does
+        if first and names != given:
+            above = ["" if pd.isna(cell) else str(cell).strip() for cell in cells.iloc[first - 1]]
+            if (joined := joined_names(above, given)) is not None:
+                names, remarks = joined, [*remarks, "two rows of names"]
         first += 1
     frame = cells.iloc[first:].reset_index(drop=True).set_axis(names, axis=1).infer_objects()
     return frame, tuple(remarks)

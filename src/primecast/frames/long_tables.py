@@ -31,11 +31,17 @@ def series_covariate(name: str, series: object) -> str:
 
 
 def refuse_long(wide: pd.DataFrame, *, source: str) -> None:
-    """Refuse a table whose times repeat, once for each value of a column of text: it is long, and did not say so."""
+    """Refuse a table whose times repeat, once for each value of a column of text: it is long, and did not say so.
+
+    So is one whose times are in order only within each value of such a column.
+    """
     index = wide.index
-    if index.is_unique or at_clock_change(index[index.duplicated()]):
-        return
     texts = [name for name in wide.columns if is_text(wide[name]) or isinstance(wide[name].dtype, pd.CategoricalDtype)]
+    if index.is_unique:
+        _refuse_disordered(wide, texts, source=source)
+        return
+    if at_clock_change(index[index.duplicated()]):
+        return
     ids = [name for name in texts if not pd.MultiIndex.from_arrays([index, wide[name].astype(str)]).has_duplicates]
     values = [name for name in wide.columns if pd.api.types.is_numeric_dtype(wide[name])]
     if ids and values:
@@ -43,6 +49,26 @@ def refuse_long(wide: pd.DataFrame, *, source: str) -> None:
             f"the times of {source} repeat, once for each {ids[0]}: if it is a long table, with a row for each "
             f"{ids[0]} and time, give id={str(ids[0])!r}, value={str(values[0])!r}"
         )
+
+
+def _refuse_disordered(wide: pd.DataFrame, texts: Sequence[object], *, source: str) -> None:
+    index = wide.index
+    if not isinstance(index, pd.DatetimeIndex) or index.is_monotonic_increasing or index.is_monotonic_decreasing:
+        return
+    times = index.to_series().reset_index(drop=True)
+    for name in texts:
+        groups = times.groupby(wide[name].astype(str).to_numpy(), sort=False)
+        others = [other for other in wide.columns if pd.to_numeric(wide[other], errors="coerce").notna().mean() > HALF]
+        ordered = groups.ngroups < HALF * len(wide) and all(one.is_monotonic_increasing for _, one in groups)
+        if name not in others and others and ordered:
+            raise InputError(
+                f"the times of {source} are in order only within each {name}: if it is a long table, give "
+                f"id={str(name)!r}, value={str(others[0])!r} and a step for all series, such as freq='h'"
+            )
+
+
+HALF = 0.5
+"""Of the rows: a column of ids has fewer values, one of measurements has numbers in more."""
 
 
 def names_long(layout: Layout, columns: Collection[object]) -> bool:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from primecast.errors import InputError
 
-NOTHING = ["?", "-", "--"]
+NOTHING = ["?", "-", "--", "---", "----", "\u2013", "\u2014", ".", "n.a.", "N.A.", "k.A.", "k. A.", "#NV", "#DIV/0!"]
 """Cells that stand for a missing value, beside those that pandas knows, such as NA and the empty cell."""
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 DATA = rf"{NUMBER}|[+-]?\d*,\d+|\d[\d.:/T+Z -]*\d"
@@ -98,6 +98,9 @@ def numbers_in_text(column: "pd.Series[str]", *, decimal: str = ".") -> "pd.Seri
     if decimal == ",":
         cells = cells.mask(cells.str.contains(r"\.", regex=True).fillna(False).astype(bool), "x")
         cells = cells.str.replace(",", ".", regex=False)
+    # Accountants write (12.5) for -12.5.
+    negative = cells.str.fullmatch(rf"\((?:{NUMBER})\)").fillna(False).astype(bool)
+    cells = cells.mask(negative, "-" + cells.str.strip("()"))
     known = cells.notna()
     if not known.any() or not cells[known].str.fullmatch(NUMBER).all():
         return column
@@ -128,11 +131,49 @@ def without_unit_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[dict[str,
     words: list[dict[str, str]] = []
     for row in range(min(UNIT_ROWS, len(frame))) if numeric else ():
         known = frame.iloc[row].dropna()
+        if (
+            words
+            and len(known) == 1
+            and known.index[0] == frame.columns[0]
+            and not re.search(r"\d", str(known.iloc[0]))
+        ):
+            words.append({str(frame.columns[0]): str(known.iloc[0]).strip()})  # the name of the dates alone
+            continue
         is_word = [isinstance(cell, str) and not re.fullmatch(DATA, cell.strip()) for cell in known]
         if not all(is_word) or not set(known.index) & set(numeric):
             break
         words.append({str(name): cell.strip() for name, cell in known.items()})
     return frame.iloc[len(words) :].reset_index(drop=True) if words else frame, words
+
+
+def with_two_rows_of_names(
+    frame: pd.DataFrame, below: list[dict[str, str]]
+) -> tuple[pd.DataFrame, list[dict[str, str]], bool]:
+    """Return the frame with the names of groups, which stand over several columns, before those of the row below them.
+
+    below: the rows of words under the names. Also returned: the rows that are none of names, whether names were joined.
+    """
+    groups = ["" if name.startswith("Unnamed: ") else re.sub(r"\.\d+$", "", name) for name in map(str, frame.columns)]
+    first = below[0] if below else {}
+    if len(first) < len(groups) - 1 or (all(groups[1:]) and len(set(groups)) == len(groups)):
+        return frame, below, False
+    names = joined_names(groups, [first.get(str(name), "") for name in frame.columns])
+    if names is None:
+        return frame, below, False
+    return frame.set_axis(names, axis=1), below[1:], True
+
+
+def joined_names(groups: Sequence[str], names: Sequence[str]) -> list[str] | None:
+    """Return each name after that of its group; None where names then repeat. A group reaches to the next one.
+
+    >>> joined_names(["", "Hall 1", "", "Hall 2"], ["Time", "T", "RH", "T"])
+    ['Time', 'Hall 1 T', 'Hall 1 RH', 'Hall 2 T']
+    """
+    joined, group = [names[0] or groups[0]], ""  # the first column has the time
+    for above, name in zip(groups[1:], names[1:], strict=True):
+        group = above or group
+        joined.append(f"{group} {name}".strip())
+    return joined if len(set(joined)) == len(joined) and all(joined) else None
 
 
 def _holds_numbers(column: "pd.Series[str]") -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from primecast.errors import InputError, format_list, stamp
-from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, existing
+from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_columns, describe_suspects, existing
 from primecast.frames.date_columns import dates_of_numbers
 from primecast.frames.dates import frequency_in_words, zone_name
 from primecast.frames.files import path_of, read_file
@@ -31,15 +31,15 @@ from primecast.frames.validate import check_columns, describe_gaps
 
 
 class ColumnsLeftOutWarning(UserWarning):
-    """Some columns of a table are no channels, or may be none; the caller did not say so."""
+    """Some columns of a table are no channels, or may be none, or hold what may mean missing; nobody said so."""
 
 
 @dataclass(frozen=True, eq=False)
 class OpenTable:
     """A table that was read. frame: wide, not yet checked. source: what messages call it.
 
-    remarks: how the file was written. kept: what is worth saying of a channel that may be none. covariates: the columns
-    that are none.
+    remarks: how the file was written. kept: what is worth saying of a channel that may be none. suspects: sentences on
+    numbers that may mean missing. covariates: the columns that are no channels.
     """
 
     frame: pd.DataFrame
@@ -47,10 +47,14 @@ class OpenTable:
     source: str = "the frame"
     remarks: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
 
     def describe(self, *, missing: str = "error") -> str:
-        """Return two lines: rows, step, first and last row; channels, gaps, what was left out and why."""
+        """Return two lines: rows, step, first and last row; channels, gaps, what was left out and why.
+
+        A line more for each number that may mean missing.
+        """
         frame = self.frame if missing == "error" else with_absent_rows(self.frame)
         index, absent = frame.index, len(frame) - len(self.frame)
         ends = f", from {stamp(index.min())} to {stamp(index.max())}" if len(index) else ""
@@ -61,15 +65,16 @@ class OpenTable:
         elif self.layout.start is not None:
             time = f"dated from {self.layout.start}"
         remarks = ", ".join(part for part in (time, *self.remarks) if part)
-        gaps = f"{absent} rows that are not there are gaps; " if absent else ""
+        gaps = f"{absent} rows that are not there are gaps; " if absent > 1 else ""
+        gaps = "1 row that is not there is a gap; " if absent == 1 else gaps
         said = [gaps + describe_gaps(frame, missing=missing), *self.doubts()]
-        names = [name for name in frame.columns if name not in self.covariates]
+        names = [f'"{name}"' if "," in str(name) else name for name in frame.columns if name not in self.covariates]
         channels = "1 channel" if len(names) == 1 else f"{len(names)} channels"
         roles = f"{format_list(names)}{f'; covariates: {format_list(self.covariates)}' if self.covariates else ''}"
         return (
             f"{self.source}: {len(self.frame)} rows, {frequency_in_words(index)}{ends}{zone}"
             f"{f' ({remarks})' if remarks else ''}\n"
-            f"{channels}: {roles}; {'; '.join(said)}"
+            f"{channels}: {roles}; {'; '.join(said)}{''.join(f'{chr(10)}note: {one}' for one in self.suspects)}"
         )
 
     def doubts(self, *, asked: bool = True) -> list[str]:
@@ -96,12 +101,11 @@ class OpenTable:
 
     def warn(self) -> None:
         """Warn of columns that were left out, or kept, without being asked for."""
-        if doubts := self.doubts(asked=False):
-            warnings.warn(
-                f"of {self.source} {'; '.join(doubts)}; choose with columns=[...] or drop=[...]",
-                ColumnsLeftOutWarning,
-                stacklevel=3,
-            )
+        doubts = self.doubts(asked=False)
+        said = [f"of {self.source} {'; '.join(doubts)}; choose with columns=[...] or drop=[...]"] if doubts else []
+        said += [f"in {self.source} {one}" for one in self.suspects]
+        if said:
+            warnings.warn("; ".join(said), ColumnsLeftOutWarning, stacklevel=3)
 
 
 def read_table(path: Path | str, **options: Any) -> pd.DataFrame:
@@ -146,7 +150,7 @@ def open_table(
     decimal: the decimal sign of a text file, "." or ","; needed only where no cell decides it.
     freq, start: step and first date of rows that have no dates, "h" and "2024-01-31". freq alone: the step to which
            dated rows are brought, by the means of the rows within each step.
-    na:    cells that mean missing, such as -9999 or "Bad Input"; the empty cell, NA, ?, - and -- always do.
+    na:    cells that mean missing, such as -9999 or "Bad Input"; empty cells, NA, n/a, ?, . and dashes always do.
     tz:    the zone of dates that have none, "Europe/Berlin"; hours that a change to winter time repeats are told apart.
     covariates: columns that are kept whatever they look like; those of text are encoded, see `columns`. Those of a long
            table become a column for each series, see `long_tables`.
@@ -187,6 +191,7 @@ def _opened(
         frame=choice.frame,
         layout=_with_whole(layout, choice.frame),
         kept=tuple(choice.kept),
+        suspects=tuple(describe_suspects(choice.suspects)),
         covariates=tuple(name for name in known if name in covariates or name.startswith(parts)),
     )
 
@@ -257,6 +262,7 @@ def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[
     if long is not None:
         found, source, left_out = long.layout, long.source, long.left_out()
         wide, dayfirst = long.widen()
+        wide = wide if given.freq is None else at_step(wide, given.freq)
         remarks = (f"long, {frame[found.id].nunique()} series by {found.id!r}", *remarks)
     elif given.start is not None or (given.freq is not None and not _has_dates(frame, given, path)):
         wide = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source=source)

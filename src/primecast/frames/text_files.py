@@ -24,9 +24,11 @@ from primecast.frames.numbers import (
     is_text,
     make_missing,
     numbers_in_text,
+    with_two_rows_of_names,
     without_unit,
     without_unit_rows,
 )
+from primecast.frames.time_columns import turn_the_table
 
 SEPARATORS = ",;\t|"
 COMMENTS = ("#", "%")
@@ -36,6 +38,10 @@ MOST_COLUMNS = 1 << 16
 NO_NAMES = ("", *NOTHING, "na", "n/a", "#n/a", "nan", "null", "none", "true", "false", *("inf", "-inf", "+inf"))
 """Words, in lower case, that stand among numbers and name nothing."""
 FULL_DATE = r"\d{4}|\d *[-./] *\d+ *[-./] *\d|\d[ -]?[A-Za-z]{3,}[ -]?\d"
+MOST_DATES_AS_NAMES = 2
+"""Dates in the row of names: more are those of a table that has a row for each series."""
+MINUS = "\u2212".encode() + rb"(?=[\d.,])"
+"""The minus sign of typesetters before a number."""
 DATA_TOO = r"[+-]?\d+(?:\.\d*)? *%|[+-]?\d*(?:,\d+)+(?:\.\d*)?"
 
 
@@ -53,6 +59,7 @@ def read_text(
 ) -> tuple[pd.DataFrame, FileFormat]:
     """Return the table of a text file and how it was written; see `open_table`."""
     content, encoding = _as_utf8(content)
+    content = re.sub(MINUS, b"-", content)
     if not content.strip():
         raise InputError(f"{path} is empty")
     if b"\0" in content[: 1 << 16]:
@@ -90,7 +97,8 @@ def read_text(
 def with_numbers(frame: pd.DataFrame, *, decimal: str, na: Sequence[object]) -> tuple[pd.DataFrame, FileFormat]:
     """Return a table with numbers where its text means numbers, and what was found: units, rows of units."""
     frame, above = without_unit_rows(frame)
-    remarks = []
+    frame, above, joined = with_two_rows_of_names(frame, above)
+    remarks = ["two rows of names"] if joined else []
     if above:
         texts = [" ".join(text for text in row.values() if text) for row in above]
         remarks.append(f"left out under the names: {format_list([repr(text) for text in texts])}")
@@ -204,6 +212,8 @@ def _check_header(lines: Sequence[str], sep: str, path: Path) -> None:
     corner = not cells(lines[0], sep)[0] and re.fullmatch(r"\d{1,4}[-./]\d{1,2}[-./]\d.*", first)
     if corner and all(re.fullmatch(r"\d+", cell) for cell in known):
         return  # pandas leaves the name of the dates empty
+    if not re.fullmatch(DATA, known[0]) and sum(map(_is_date, known[1:])) > MOST_DATES_AS_NAMES:
+        raise InputError(turn_the_table(path))
     raise InputError(
         f"the first row of {path} holds no names but {', '.join(known[:3])}{', ...' if known[3:] else ''}; if the "
         "file has no header give header=None, if these are names header=0"

@@ -6,7 +6,7 @@ start, freq                rows without dates: dated from there
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from zoneinfo import available_timezones
 
@@ -15,22 +15,41 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, show, unknown
 from primecast.frames.date_columns import dates_of_numbers, first_without_date, holds_dates, read_dates
+from primecast.frames.date_spellings import MONTH_OF
 from primecast.frames.dates import FREQUENCIES
 from primecast.frames.numbers import is_text
 
-TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "index")
-NUMBER_NAMES = (*TIME_NAMES, "ts", "unix", "epoch", "unixtime", "unix_time", "month", "day", "yyyymm", "yyyymmdd")
+TIME_NAMES = ("ds", "date", "time", "datetime", "timestamp", "date_time", "_time", "index")
+NUMBER_NAMES = (
+    *TIME_NAMES,
+    "datum",
+    "mess_datum",
+    "ts",
+    "unix",
+    "epoch",
+    "unixtime",
+    "unix_time",
+    "month",
+    "day",
+    "yyyymm",
+    "yyyymmdd",
+)
 """Names under which numbers such as 20240131 or 1706659200 are dates."""
 PARTS = {
-    "year": ("year", "yr"),
-    "month": ("month", "mon", "mnth"),
-    "day": ("day",),
-    "hour": ("hour", "hr"),
+    "year": ("year", "yr", "jahr", "année", "annee"),
+    "month": ("month", "mon", "mnth", "monat", "mois"),
+    "day": ("day", "tag", "jour"),
+    "hour": ("hour", "hr", "stunde", "heure", "he", "hour ending", "hour_ending", "hourending"),
     "minute": ("minute",),
     "second": ("second",),
 }
 """Part of a date -> usual names of its column, in lower case."""
 CLOCK = tuple(PARTS)[3:]
+OTHER_PARTS = {
+    "week": ("week", "wk", "kw", "isoweek", "iso_week", "weekofyear", "week_of_year"),
+    "day of year": ("doy", "dayofyear", "day_of_year", "jday", "julian", "julianday", "day of year"),
+}
+"""Part of a date that stands for month and day -> usual names of its column."""
 WORDS = {word: code for code, words in reversed(FREQUENCIES.items()) for word in words[:2]} | {
     "h": "h",
     "m": "MS",
@@ -42,7 +61,7 @@ WORDS = {word: code for code, words in reversed(FREQUENCIES.items()) for word in
 def part_of(name: object) -> str | None:
     """Return which part of a date a column is named after."""
     plain = str(name).strip().lower()
-    return next((part for part, names in PARTS.items() if plain in names), None)
+    return next((part for part, names in {**PARTS, **OTHER_PARTS}.items() if plain in names), None)
 
 
 # ---------------------------------------------------------------- finding it
@@ -55,10 +74,18 @@ def split_names(given: str | Sequence[str], columns: Sequence[object]) -> list[o
     """
     known = {str(name): name for name in reversed(list(columns))}
     texts = [given] if isinstance(given, str) else list(given)
-    names = [
-        part for one in texts for part in ([one] if one in columns or one in known else map(str.strip, one.split(",")))
-    ]
+    names = [part for one in texts for part in ([one] if one in columns or one in known else _split(one, known))]
     return [name if name in columns else known.get(str(name), name) for name in names]
+
+
+def _split(text: str, known: Mapping[str, object]) -> list[str]:
+    """Return the names in a text; a name may itself hold commas, "Temp, °C,RH, %"."""
+    parts, names = text.split(","), []
+    while parts:
+        whole = next((count for count in range(len(parts), 0, -1) if ",".join(parts[:count]).strip() in known), 1)
+        names.append(",".join(parts[:whole]).strip())
+        parts = parts[whole:]
+    return names
 
 
 def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: str | None) -> str | list[str] | None:
@@ -81,7 +108,13 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
     found = find_date(frame, searched=path is not None)
     if found is not None:
         return _with_clock(frame, found)
+    frame = frame.assign(
+        **{str(name): months for name in frame.columns if (months := _months(name, frame[name])) is not None}
+    )
     parts = {part: str(name) for name in reversed(frame.columns) if _counts(frame[name]) and (part := part_of(name))}
+    for other in OTHER_PARTS:
+        if {"year", other} <= set(parts) and not {"month", "day"} & set(parts):
+            return [parts[part] for part in ("year", other, *CLOCK) if part in parts]
     if {"year", "month"} <= set(parts) and ("day" in parts or not set(CLOCK) & set(parts)):
         return [parts[part] for part in PARTS if part in parts]
     if set(parts) == {"year"} and _counts_years(frame[parts["year"]]):
@@ -89,10 +122,22 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
     if path is None:
         return None
     _refuse_likely_dates(frame, path)
+    years = [name for name in frame.columns if re.fullmatch(r"(1[89]|20)\d\d", str(name))]
+    if len(years) > max(2, len(frame.columns) / 2):
+        raise InputError(turn_the_table(path))
     raise InputError(
         f"{path} has no time column: no column of text holds dates in all rows "
         f"(columns: {format_list(frame.columns)}); write them like 2024-01-31 23:00, or date the rows with "
         "freq='h', start='2024-01-31'"
+    )
+
+
+def turn_the_table(path: object) -> str:
+    """Return what is to be said of a table whose dates are the names of its columns."""
+    name = str(path).replace("\\", "/").rpartition("/")[2]
+    return (
+        f"the dates of {path} stand in its first row, with a row for each series below: turn the table, for example "
+        f"with pandas.read_csv({name!r}, index_col=0).T.to_csv('turned.csv')"
     )
 
 
@@ -157,6 +202,14 @@ def _counts(column: "pd.Series[int]") -> bool:
     return bool(((numbers >= 0) & np.isfinite(numbers) & (numbers == np.floor(numbers))).all())
 
 
+def _months(name: object, column: "pd.Series[str]") -> "pd.Series[int] | None":
+    """Return the numbers of months in words, in a column named after them."""
+    if part_of(name) != "month" or not is_text(column):
+        return None
+    numbers = column.astype(str).str.strip().str.rstrip(".").str.casefold().map(MONTH_OF)
+    return None if numbers.isna().any() else numbers
+
+
 def _is_clock(column: "pd.Series[str]") -> bool:
     """Return whether the first row holds a time of day, 18:00, 06:00 PM or 18.00.00."""
     text = str(column.iloc[0]).strip() if len(column) and not pd.api.types.is_numeric_dtype(column) else ""
@@ -191,6 +244,8 @@ def _combine(
     frame: pd.DataFrame, names: list[object], dayfirst: bool | None, *, source: str
 ) -> tuple[pd.DatetimeIndex, bool | None]:
     """Return the dates that several columns make: numbers named after parts of a date, or a day and a time of day."""
+    months = {name: found for name in names if (found := _months(name, frame[name])) is not None}
+    frame = frame.assign(**{str(name): found for name, found in months.items()})
     numbers = [name for name in names if pd.api.types.is_numeric_dtype(frame[name])]
     given = {part_of(name): frame[name] for name in numbers}
     if None in given and len(numbers) == len(names) and _counts(frame[names[0]]) and frame[names[0]].min() >= 1000:
@@ -212,8 +267,7 @@ def _combine(
             text = text + " " + _colons(one.astype(str).str.strip())
         days, dayfirst = read_dates(text.rename("time").to_frame(), "time", dayfirst=dayfirst, source=source)
     else:
-        parts = {part: given.get(part, 1) for part in ("year", "month", "day")}
-        dates = pd.to_datetime(pd.DataFrame(parts, index=frame.index), errors="coerce")
+        dates = _whole_days(given, frame.index)
         if dates.isna().any():
             row = frame[names].iloc[int(dates.isna().argmax())].to_dict()
             raise InputError(f"{row} in {source} is no date")
@@ -222,6 +276,19 @@ def _combine(
         if part in given:
             days = days + pd.to_timedelta(given[part].to_numpy(dtype=np.float64), unit=part)  # type: ignore[call-overload]
     return pd.DatetimeIndex(days, name="time"), dayfirst
+
+
+def _whole_days(given: Mapping[str | None, pd.Series], rows: pd.Index) -> pd.Series:
+    """Return the days that numbers make: year, month and day, a week of ISO 8601 or a day of the year."""
+    if "week" in given:
+        texts = given["year"].astype(int).astype(str) + "-" + given["week"].astype(int).astype(str) + "-1"
+        return pd.to_datetime(texts, format="%G-%V-%u", errors="coerce")
+    parts = {part: given.get(part, 1) for part in ("year", "month", "day")}
+    dates = pd.to_datetime(pd.DataFrame(parts, index=rows), errors="coerce")
+    if "day of year" in given:
+        days = given["day of year"].to_numpy(dtype=np.float64)
+        dates = (dates + pd.to_timedelta(days - 1, unit="D")).where((days >= 1) & (days <= 366))
+    return dates
 
 
 def _colons(clock: "pd.Series[str]") -> "pd.Series[str]":

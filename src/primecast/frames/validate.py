@@ -209,7 +209,7 @@ def _check_index(df: pd.DataFrame) -> pd.Index:
         late = int(np.flatnonzero(index[1:] < index[:-1])[0])
         raise InputError(
             f"{what} are not in order: {index[late + 1]} comes after {index[late]}; if the dates were read "
-            "correctly, sort the rows with df.sort_index()"
+            "correctly, sort the rows by time, for example with df.sort_index()"
         )
     return index.sort_values()
 
@@ -229,7 +229,8 @@ def _check_values(frame: pd.DataFrame, missing: str) -> None:
     if missing == "error" and gaps.any():
         counts = [f"{count} in {name}" for name, count in gaps[gaps > 0].items()]
         raise InputError(
-            f"{int(gaps.sum())} values are missing: {format_list(counts)}; choose a policy, "
+            f"{int(gaps.sum())} {'value is' if gaps.sum() == 1 else 'values are'} missing: {format_list(counts)}; "
+            "choose a policy, "
             f"missing='interpolate' ({POLICIES['interpolate']}), missing='ffill' ({POLICIES['ffill']}) or "
             f"missing='mask' ({POLICIES['mask']})"
         )

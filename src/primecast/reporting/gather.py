@@ -13,6 +13,7 @@ from primecast.forecasting.backtesting import Backtest
 from primecast.forecasting.ensemble import Ensemble
 from primecast.forecasting.forecaster import Forecaster
 from primecast.forecasting.model_card import describe_fitted
+from primecast.frames.columns import may_mean_missing
 from primecast.frames.dates import frequency_in_words
 from primecast.reporting.describe import percent
 from primecast.reporting.render import PairMap, ReportData
@@ -57,7 +58,9 @@ def gather(
     relations, notes["relations"] = _first_success(lambda: forecaster.relations(frame))
     ablation, notes["sensor_ablation"] = _first_success(lambda: forecaster.sensor_ablation(frame))
     facts = forecaster.facts_
+    suspects = {name: may_mean_missing(frame[name]) for name in targets}
     return ReportData(
+        suspects={name: values for name, values in suspects.items() if values},
         title=title,
         frame=frame,
         forecast=wide[targets],

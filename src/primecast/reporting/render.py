@@ -29,7 +29,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from primecast.errors import InputError, stamp
 from primecast.reporting.describe import FENCE, duration, inspect, number, percent
-from primecast.reporting.summary import FAILURE, concerns, coverage_by_hour, next_values
+from primecast.reporting.summary import FAILURE, Suspects, concerns, coverage_by_hour, next_values
 from primecast.storage.atomic import write_bytes_atomically
 
 CELLS = 1_000_000
@@ -93,6 +93,7 @@ class ReportData:
     held_out: windows, mse, mae, naive_mse, naive_mae of the test rows in scaled units, where known.
     settings: section -> name -> value. frequency: of the rows, in words. lookback: rows that a forecast reads.
     units:    channel -> unit, where known. leaderboard: of an ensemble, as `Leaderboard.frame`.
+    suspects: channel -> number that may mean missing -> rows that hold it.
     """
 
     title: str
@@ -111,6 +112,7 @@ class ReportData:
     lookback: int = 0
     units: Mapping[str, str] = field(default_factory=dict)
     leaderboard: pd.DataFrame | None = None
+    suspects: Suspects = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- the page
@@ -144,6 +146,9 @@ def report_html(data: ReportData) -> str:
             scores=data.scores,
             earlier=data.earlier,
             sensor_ablation=data.sensor_ablation,
+            forecast=data.forecast,
+            bounds=data.bounds,
+            suspects=data.suspects,
         ),
         hours=coverage_by_hour(data.earlier),
         limits={"map": MAP, "bars": BARS, "listed": LISTED, "flat": FLAT, "failure": FAILURE},

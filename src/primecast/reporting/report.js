@@ -7,6 +7,15 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 const plain = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 // Cut in the middle, since names of sensors differ at their ends.
 const short = (name, most) => (name.length > most ? name.slice(0, Math.ceil(most / 2) - 1) + "…" + name.slice(-Math.floor(most / 2)) : name);
+// The labels of several channels: cut where they stay different, in the middle, after their common beginning or at the end.
+function shorts(names, most) {
+  let same = 0;
+  while (names.length > 1 && names.every((name) => name.length > same && name[same] === names[0][same])) same += 1;
+  const ways = [(name) => short(name, most), (name) => short(same ? "…" + name.slice(same) : name, most),
+    (name) => (name.length > most ? name.slice(0, most - 1) + "…" : name), (name) => (same && name.length > most ? "…" + name.slice(same, same + most - 2) + "…" : name)];
+  const labels = ways.map((way) => names.map(way)), different = labels.map((one) => new Set(one).size);
+  return labels[different.indexOf(Math.max(...different))];
+}
 const SHOWN = 60; // cards at a time
 const DRAWN = 120; // edges at a time
 const NAMED = 40; // channels whose names fit around the graph
@@ -213,8 +222,9 @@ function drawGraph() {
     if (steps && pairs.length <= (narrow ? 12 : TIMED)) times.push([from, bend, end, time]);
   }
   root.append(...timeLabels(times));
+  const labels = shorts([...place.keys()].map((index) => data.channels[index]), most), label_of = new Map([...place.keys()].map((index, number) => [index, labels[number]]));
   for (const [index, { x, y, angle }] of place) {
-    const label = svg("text", spokes ? outwards(x, y, angle) : beside(x, y, angle), short(data.channels[index], most), svg("title", {}, data.channels[index]));
+    const label = svg("text", spokes ? outwards(x, y, angle) : beside(x, y, angle), label_of.get(index), svg("title", {}, data.channels[index]));
     root.append(svg("g", used.has(index) ? {} : { class: "alone" }, svg("circle", { cx: x, cy: y, r: 4 }), label));
   }
   $("graph").replaceChildren(root);
@@ -263,7 +273,7 @@ function drawMap(map, number) {
   const most = wide < 420 ? 9 : 14, room = wide - 90 - 6.5 * Math.min(most, Math.max(...names.map((name) => name.length)));
   const named = names.length <= TICKS && room / names.length >= CELL;
   const ticks = !named ? { showticklabels: false, ticks: "" }
-    : { tickvals: places, ticktext: names.map((name) => plain(short(name, most))), tickfont: { size: 11 }, ticks: "" };
+    : { tickvals: places, ticktext: shorts(names, most).map(plain), tickfont: { size: 11 }, ticks: "" };
   const text = map.values.map((row, i) => row.map((_, j) => `${plain(names[i])} → ${plain(names[j])}`));
   const trace = { type: "heatmap", z: map.values, x: places, y: places, text, hovertemplate: "%{text}<br>%{z}<extra></extra>",
     colorscale: [[0, css("--low")], [0.5, css("--middle")], [1, css("--high")]], zmin: 0, zmax: Math.max(...map.values.flat().filter((value) => value !== null), 1e-9), xgap: named ? 1 : 0, ygap: named ? 1 : 0,
@@ -298,7 +308,7 @@ function drawAblation() {
   return draw($("sensor_ablation"), [bars, worst], { hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     margin: { l: 60, r: 12, t: 30, b: 44 }, bargap: 0.45,
     xaxis: { title: { text: "growth of the squared error, %" }, zeroline: true, zerolinecolor: css("--soft") },
-    yaxis: { tickvals: places, ticktext: rows.map((row) => plain(short(row.sensor, 18))), showgrid: false } });
+    yaxis: { tickvals: places, ticktext: shorts(rows.map((row) => row.sensor), 18).map(plain), showgrid: false } });
 }
 
 // ---------------------------------------------------------------- start

@@ -20,6 +20,8 @@ SHORTFALL = 20
 FAILURE = 0.1
 """A sensor whose ablation raises another channel's squared error by more than this is a single point of failure."""
 
+Suspects = Mapping[str, Mapping[str, int]]
+"""Channel -> number that may mean missing -> rows that hold it."""
 Bounds = Mapping[float, tuple[pd.DataFrame, pd.DataFrame]]
 
 
@@ -94,9 +96,14 @@ def concerns(
     scores: pd.DataFrame | None,
     earlier: pd.DataFrame | None,
     sensor_ablation: pd.DataFrame | None,
+    forecast: pd.DataFrame | None = None,
+    bounds: Bounds | None = None,
+    suspects: Suspects | None = None,
 ) -> list[Concern]:
     """Return what was found, the gravest first; the arguments are those of `ReportData`."""
-    found = [_silent(frame, lookback), _stuck(frame, lookback)]
+    found = [_silent(frame, lookback), _stuck(frame, lookback), _may_mean_missing(suspects or {})]
+    if forecast is not None and bounds:
+        found.append(_outside(forecast, bounds))
     if scores is not None:
         found.append(_worse_than_naive(scores))
     if earlier is not None:
@@ -138,6 +145,35 @@ def _stuck(frame: pd.DataFrame, lookback: int) -> Concern:
         "One value, for at least twice as long as ever before.",
         [(name, text) for _, name, text in found],
     )
+
+
+def _may_mean_missing(suspects: Suspects) -> Concern:
+    text = "A number far from all others of its channel. If it means missing, say so (na, --na) and train again."
+    found = [
+        (name, f"{value} in {count:,} row{'s' * (count > 1)}")
+        for name, values in suspects.items()
+        for value, count in values.items()
+    ]
+    return Concern("Numbers that may mean missing", text, found)
+
+
+def _outside(forecast: pd.DataFrame, bounds: Bounds) -> Concern:
+    """Find channels whose forecasts lie outside their narrowest intervals in most steps."""
+    level = min(bounds)
+    low, high = bounds[level]
+    found = []
+    for name in forecast.columns:
+        below, above = int((forecast[name] < low[name]).sum()), int((forecast[name] > high[name]).sum())
+        count, side = max((below, "below"), (above, "above"))
+        if count > len(forecast) / 2:
+            found.append((count, str(name), f"{side} it in {count} of {len(forecast)} steps"))
+    found.sort(key=lambda one: -one[0])
+    text = (
+        f"Most steps of the forecast lie outside their own {level:g} % interval: forecasts of held-out rows missed "
+        "in one direction, as they do of channels that keep rising or falling. Trust the interval more than the "
+        "forecast."
+    )
+    return Concern("Forecast outside its interval", text, [(name, where) for _, name, where in found])
 
 
 def _worse_than_naive(scores: pd.DataFrame) -> Concern:
