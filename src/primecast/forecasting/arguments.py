@@ -96,10 +96,10 @@ class Arguments:
         if self.future and not reads_time_features(self.model, self.model_args):
             raise InputError(f"model {self.model!r} reads no time features, so it cannot use future covariates")
 
-    def members(self, season: int = 1) -> dict[str, "Arguments"]:
+    def members(self, last_season: int | None = None) -> dict[str, "Arguments"]:
         """Return the members of the ensemble by name, each as the arguments of one model; none without a quality.
 
-        season: of the table; where it exceeds the look-back, no member repeats it.
+        last_season: its steps, if a member repeats it; no member does where it exceeds the look-back.
 
         Where a model, an attention or arguments of the model are given, the members are built on them: with both ways
         to normalize, if the model has a choice, and with another seed.
@@ -114,8 +114,8 @@ class Arguments:
         members = {name: self._member(**design) for name, design in chosen}
         for name, one in list(members.items()):
             if one.model == "seasonal-naive":
-                members[name] = replace(one, model_args={"season": season})
-                if season > one.lookback:
+                members[name] = replace(one, model_args={"season": last_season})
+                if last_season is None or last_season > one.lookback:
                     del members[name]
         if not self.future:
             return members

@@ -1,6 +1,7 @@
 """What a Forecaster trains unless it is told otherwise: the designs of an ensemble, and the defaults of its arguments.
 
-    fast    four ridge regressions in closed form, the last season repeated, and a small network, briefly trained
+    fast    four ridge regressions in closed form, the last season repeated where rows are few, and a small network,
+            briefly trained
     good    the same and two networks of different normalization, trained longer
     best    the same and networks of other attentions, look-backs and seeds
 
@@ -76,6 +77,11 @@ def designs_around(model_args: Mapping[str, Any] | None, *, has_norm: bool) -> d
     if has_norm:
         designs["shrink"] = {"lookback": LONG, "model_args": {**(model_args or {}), "norm": "shrink"}}
     return designs | {f"seed + {step}": {"lookback": LONG, "seed": step} for step in (1, 2)}
+
+
+def is_short(rows: int) -> bool:
+    """Return whether a table is too short for the long look-back: then the last season, repeated, is a member."""
+    return rows // 10 < LONG
 
 
 def shorter_lookback(lookback: int, *, rows: int, horizon: int) -> int:

@@ -29,6 +29,7 @@ from primecast.errors import InputError, TrainingError, format_list
 from primecast.forecasting.arguments import Arguments
 from primecast.forecasting.bounds import AtLeast, find_nonnegative
 from primecast.forecasting.comparison import compare_all
+from primecast.forecasting.designs import is_short
 from primecast.forecasting.ensemble import (
     Ensemble,
     build_member,
@@ -83,7 +84,7 @@ def fit_state(
     builder = WindowBuilder(scaler, roles, lookback, horizon, arguments.missing, is_subhourly(table.index))
     train = builder.windows(known, ranges.train)
     val, test = (builder.held_out(table, rows).complete() for rows in (ranges.val, ranges.test))
-    fitted = _train_members(arguments, train, val, checkpoints, season=season)
+    fitted = _train_members(arguments, train, val, checkpoints, last_season=season if is_short(len(table)) else None)
     board = [member.facts for member in fitted]
     if arguments.quality:
         fitted, model, scored = _average(arguments, fitted, val, test)
@@ -254,10 +255,10 @@ class FittedMember:
 
 
 def _train_members(
-    arguments: Arguments, train: RoleWindows, val: RoleWindows, checkpoints: Path | None, *, season: int
+    arguments: Arguments, train: RoleWindows, val: RoleWindows, checkpoints: Path | None, *, last_season: int | None
 ) -> list[FittedMember]:
     """Train the members one after the other; those that diverge or that the time limit cuts off are left out."""
-    wanted, fitted, began = arguments.members(season) or {"": arguments}, list[FittedMember](), time.monotonic()
+    wanted, fitted, began = arguments.members(last_season) or {"": arguments}, list[FittedMember](), time.monotonic()
     failure: TrainingError | MemoryNeededError | None = None
     for number, (name, one) in enumerate(wanted.items(), 1):
         started = time.monotonic()
