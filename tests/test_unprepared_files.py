@@ -569,7 +569,7 @@ def test_errors_of_python_name_what_mends_them() -> None:
 
 def test_too_few_rows_are_refused_with_a_horizon_for_which_they_are_enough() -> None:
     months = pd.DataFrame({"a": A[:60]}, index=pd.date_range("2019-01-01", periods=60, freq="MS"))
-    with pytest.raises(InputError, match="the validation split .*; 107 are enough, and for horizon=6 these are$"):
+    with pytest.raises(InputError, match="the validation split .*; 111 are enough, and for horizon=6 these are$"):
         Forecaster(**{**RIDGE, "horizon": 12, "lookback": 10}).fit(months)
     Forecaster(**{**RIDGE, "horizon": 6, "lookback": 10}).fit(months)
     with pytest.raises(InputError, match="are enough, and for horizon=6 these are$"):

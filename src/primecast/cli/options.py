@@ -72,7 +72,7 @@ Lookback = Annotated[int | None, option("Past steps the model sees; by default 3
 Quality = Annotated[
     str | None,
     option(
-        "Ensemble of 6 (fast), 8 (good) or 13 (best) models. Default: good, or one model if --set model= names it.",
+        "Ensemble of 5 (fast), 7 (good) or 12 (best) models. Default: good, or one model if --set model= names it.",
         MODEL,
     ),
 ]

@@ -62,7 +62,7 @@ class Forecaster:
                regressions are always solved once more on all rows. What is trained on all rows forecasts the rows after
                them alone; scores, intervals and `backtest` are of the model that does not know the held-out rows.
     progress:  "bar", "lines", "off" or "auto", see `primecast.fit`.
-    quality:   "fast", "good" or "best": an ensemble of 6, 8 or 13 members of different designs, averaged with weights
+    quality:   "fast", "good" or "best": an ensemble of 5, 7 or 12 members of different designs, averaged with weights
                that the validation rows choose; see `leaderboard`. None: "good"; but one model where a model, an
                attention or model_args are given. With a quality, too, the members are built on what is given.
     time_limit: seconds after which no further member is begun; the first one is always trained.

@@ -158,7 +158,8 @@ def may_mean_missing(column: "pd.Series[float]") -> dict[str, int]:
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
         return {}
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    values, counts = np.unique(numbers[np.abs(numbers) <= LARGEST], return_counts=True)
+    values, repeats = np.unique(numbers[np.abs(numbers) <= LARGEST], return_counts=True)
+    counts = repeats.tolist()
     first, after = 0, len(values)
     while first < min(MOST_SENTINELS, after) and _may_be_sentinel(values[first], counts[first]):
         first += 1
@@ -172,7 +173,7 @@ def may_mean_missing(column: "pd.Series[float]") -> dict[str, int]:
         apart = (1 if nines else 2) * np.ptp(others) if len(others) else np.inf
         possible = nines or (len(others) >= SHORTEST_COUNT and counts[place] <= len(numbers) / 5)
         if possible and np.abs(others - values[place]).min(initial=np.inf) > apart > 0:
-            found[f"{values[place]:.6g}"] = int(counts[place])
+            found[f"{values[place]:.6g}"] = counts[place]
     return found
 
 
