@@ -1,6 +1,7 @@
 """One thread, one seed and no window for every test: speed on small tensors, and failures that can be repeated."""
 
 import os
+import signal
 from contextlib import suppress
 
 import pytest
@@ -15,6 +16,8 @@ HAS_TORCH = "torch" in globals()
 if HAS_TORCH:
     torch.set_num_threads(1)
 os.environ["MPLBACKEND"] = "agg"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a job in the background: tests send it to themselves
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

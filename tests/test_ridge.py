@@ -189,3 +189,9 @@ def test_a_model_made_for_time_features_asks_for_them() -> None:
     model = create_model("ridge", lookback=L, horizon=H, channels=N, n_time_features=4)
     with pytest.raises(InputError, match="made for 4 time features"):
         model(torch.zeros(1, L, N))
+
+
+def test_a_part_of_a_model_in_closed_form_cannot_be_solved_alone() -> None:
+    model = create_model("ridge", lookback=L, horizon=H, channels=N)
+    with pytest.raises(InputError, match="parameters is 'weight'; a model in closed form is solved as a whole"):
+        fit(model, windows(), windows(seed=1), **TRAINING, parameters="weight")

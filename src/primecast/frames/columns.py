@@ -182,7 +182,7 @@ MOST_SENTINELS = 2
 
 
 def _may_be_sentinel(value: float, count: int) -> bool:
-    return _is_of_nines(value) or (count > 1 and value != 0)
+    return _is_of_nines(value) or (count > 1 and bool(value != 0))
 
 
 def _is_of_nines(value: float) -> bool:

@@ -135,14 +135,11 @@ def fit(
     if keep_blocks:
         keep_large_blocks()
     if hasattr(model, "solve"):
-        if parameters is not None:
-            raise InputError(f"parameters is {show(parameters)}; a model in closed form is solved as a whole")
-        return _solve(model.to(target), train, val, batch_size=batch_size)
+        return _solve(model.to(target), train, val, batch_size=batch_size, parameters=parameters)
     selected = select_parameters(model, parameters)
-    factors = expand_factors(selected, settings.lr_factors)
     group = join(target)
     model.to(target)
-    optimizer = Adam(selected, factors)
+    optimizer = Adam(selected, expand_factors(selected, settings.lr_factors))
     steps = settings.steps(len(train))
     description, parts = describe_run(train, val, loss, settings, group.size), describe_model(model, selected)
     group.check_equal({**description, "model": parts, "save_every": settings.save_every, "state": str(state)})
@@ -163,8 +160,10 @@ def fit(
     return History.of(run.progress, epochs=settings.epochs)
 
 
-def _solve(model: nn.Module, train: WindowSource, val: WindowSource, *, batch_size: int) -> History:
+def _solve(model: nn.Module, train: WindowSource, val: WindowSource, *, batch_size: int, parameters: object) -> History:
     """Solve the model in closed form; its history is one epoch without learning rate and training loss."""
+    if parameters is not None:
+        raise InputError(f"parameters is {show(parameters)}; a model in closed form is solved as a whole")
     began = time.perf_counter()
     model.train()
     model.solve(train, val)  # type: ignore[operator]
