@@ -116,3 +116,10 @@ def test_a_row_without_a_date_is_named_among_dates_in_other_languages() -> None:
     cells = [f"{day.day}. {GERMAN[day.month - 1]} {day.year}" for day in days]
     with pytest.raises(InputError, match="column 'date' of .* holds dates, but row 42 has 'Summe'"):
         open_table(pd.DataFrame({"date": [*cells, "Summe"], "a": np.arange(42) / 7}), time="date")
+
+
+@pytest.mark.parametrize("year", [1969, 1970, 1975, 1999, 2000, 2068])
+def test_years_of_two_digits_are_of_1969_to_2068_whatever_today_is(year: int) -> None:
+    dates = pd.date_range(f"{year}-01-29", periods=5, freq="D")
+    frame = pd.DataFrame({"date": dates.strftime("%d.%m.%y %H:%M:%S"), "a": range(5)})
+    assert list(open_table(frame, time="date").frame.index) == list(dates)

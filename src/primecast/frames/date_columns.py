@@ -38,6 +38,8 @@ UNIX = {
 DATE_NAMES = ("date", "datum", "datetime", "date/time")
 EXCEL = (20_000, 80_000)
 """Days since 1900, as Excel numbers those from 1954 to 2119."""
+FIRST_OF_1900S = 2069
+"""The year that two digits from 69 on mean a hundred years before."""
 MIDNIGHT = r"(?<=[ T])24:00"
 """The end of a day, as some write it."""
 MOSTLY = 0.9
@@ -136,8 +138,17 @@ def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | No
                 stamps = pd.DatetimeIndex(pd.to_datetime(column, dayfirst=dayfirst, utc=utc), name=column.name)
             except (ValueError, TypeError, OverflowError):
                 continue
-            return None if stamps.hasnans else stamps
+            return None if stamps.hasnans else _in_century(column, stamps)
     return None
+
+
+def _in_century(column: "pd.Series[str]", stamps: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Return the dates with years of two digits from 69 on in the 1900s, as POSIX has it; pandas goes by today."""
+    late = stamps.year >= FIRST_OF_1900S
+    if late.any() and isinstance(column.iloc[0], str):
+        short = late & ~column.str.contains(r"\d{4}").to_numpy(dtype=bool)
+        stamps = stamps.where(~short, stamps - pd.DateOffset(years=100))
+    return stamps
 
 
 def _lacks_year(cell: object) -> bool:
