@@ -179,7 +179,7 @@ def test_table_and_figure_are_made_from_the_committed_files(
     assert isinstance(figure, Figure)
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=30)
-    assert len(file.getvalue()) > 3000
+    assert len(file.getvalue()) > 2500
 
 
 def test_concentration_stands_beside_an_even_share(quick_rows: Mapping[str, pd.DataFrame]) -> None:
