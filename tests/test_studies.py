@@ -201,8 +201,10 @@ def test_tables_are_rebuilt_from_the_files_alone(tmp_path: Path) -> None:
     assert "0 of 36 runs are there, and 4 of a quick or earlier version" in text
     again, sums = results.read_results("kv", out)
     assert list(again.columns) == list(frame.columns)
-    for column in again.columns:
-        assert list(again[column]) == list(frame[column]), column
+    for column in again.columns:  # older versions of pandas round the last bit of what they read
+        numbers = pd.api.types.is_float_dtype(again[column])
+        expected = list(frame[column])
+        assert list(again[column]) == (pytest.approx(expected, rel=1e-15) if numbers else expected), column
     check_rows(again, sums)
 
 

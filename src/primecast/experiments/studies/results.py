@@ -142,9 +142,7 @@ def read_results(name: str, out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     path = out / f"{name}.csv"
     if not path.exists():
         raise InputError(f"there are no results of study {name!r} in {out}: `primecast study {name} --run --table`")
-    frame = pd.read_csv(
-        path, dtype={"key": str, "fingerprint": str}, keep_default_na=False, float_precision="round_trip"
-    )
+    frame = pd.read_csv(path, dtype={"key": str, "fingerprint": str}, keep_default_na=False)
     for column in PARSED:
         frame[column] = pd.Series([json.loads(text) for text in frame[column]], dtype=object)
     return frame, read_blocks(out / f"{name}_blocks.csv")
