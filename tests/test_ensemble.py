@@ -173,6 +173,12 @@ def test_the_last_season_alone_is_no_ensemble_where_nothing_else_can_be_trained(
         Forecaster(**TINY, season=7, quality="good", missing="interpolate").fit(weather())
 
 
+def test_a_seasonal_naive_model_that_is_given_keeps_its_season_in_an_ensemble() -> None:
+    one = Forecaster(**TINY, model="seasonal-naive", model_args={"season": 7}, quality="good", missing="interpolate")
+    made = one.fit(weather())
+    assert made.state_.members and all(one.model_args == {"season": 7} for one in made.state_.members)
+
+
 def test_members_are_built_on_a_model_that_is_given() -> None:
     made = Forecaster(**TINY, quality="good", model="dlinear", missing="interpolate").fit(weather())
     assert set(made.leaderboard().frame.index[:-2]) <= {"as given", "shrink", "seed + 1", "seed + 2"}

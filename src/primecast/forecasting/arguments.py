@@ -12,7 +12,7 @@ from torch import nn
 
 from primecast.errors import InputError, format_list
 from primecast.forecasting.bounds import BOUNDS
-from primecast.forecasting.designs import DESIGNS, LONG, QUALITIES, SHORT, designs_around, shorter_lookback
+from primecast.forecasting.designs import DESIGNS, LAST_SEASON, LONG, QUALITIES, SHORT, designs_around, shorter_lookback
 from primecast.frames.roles import shifts
 from primecast.frames.validate import POLICIES
 from primecast.models import MODELS, attention_options, create_model, default_attention, reads_time_features
@@ -99,7 +99,8 @@ class Arguments:
     def members(self, last_season: int | None = None) -> dict[str, "Arguments"]:
         """Return the members of the ensemble by name, each as the arguments of one model; none without a quality.
 
-        last_season: its steps, if a member repeats it; no member does where it exceeds the look-back.
+        last_season: steps of the season that the member LAST_SEASON repeats. None, or more than the look-back: it is
+                     left out.
 
         Where a model, an attention or arguments of the model are given, the members are built on them: with both ways
         to normalize, if the model has a choice, and with another seed.
@@ -110,13 +111,14 @@ class Arguments:
         if self.model != "itransformer" or self.attention is not None or self.model_args:
             has_norm = self.model in MODELS and "norm" in signature(MODELS[self.model].build).parameters
             designs = designs_around(self.model_args, has_norm=has_norm)
-        chosen = list(designs.items())[: QUALITIES[self.quality]]
-        members = {name: self._member(**design) for name, design in chosen}
-        for name, one in list(members.items()):
-            if one.model == "seasonal-naive":
-                members[name] = replace(one, model_args={"season": last_season})
+        members = {}
+        for name, design in list(designs.items())[: QUALITIES[self.quality]]:
+            one = self._member(**design)
+            if name == LAST_SEASON:
                 if last_season is None or last_season > one.lookback:
-                    del members[name]
+                    continue
+                one = replace(one, model_args={"season": last_season})
+            members[name] = one
         if not self.future:
             return members
         return {name: one for name, one in members.items() if reads_time_features(one.model, one.model_args)}

@@ -15,14 +15,15 @@ Design = dict[str, Any]
 
 SHORT, LONG = 96, 336
 """Look-backs in steps: of a single model and of most members; of members that see two weeks of hours."""
-
+LAST_SEASON = "last season"
+"""The member that repeats the last season; in short tables alone, see `is_short`."""
 
 DESIGNS: dict[str, Design] = {
     "ridge": {"model": "ridge"},
     "ridge, long look-back": {"model": "ridge", "lookback": LONG},
     "ridge, components": {"model": "ridge", "model_args": {"components": 4}},
     "ridge, shared": {"model": "ridge", "model_args": {"shared": True}, "lookback": LONG},
-    "last season": {"model": "seasonal-naive", "lookback": LONG},
+    LAST_SEASON: {"model": "seasonal-naive", "lookback": LONG},
     "prime-learned, small": {
         "attention": "prime-learned",
         "model_args": {

@@ -38,8 +38,8 @@ UNIX = {
 DATE_NAMES = ("date", "datum", "datetime", "date/time")
 EXCEL = (20_000, 80_000)
 """Days since 1900, as Excel numbers those from 1954 to 2119."""
-FIRST_OF_1900S = 2069
-"""The year that two digits from 69 on mean a hundred years before."""
+LAST_SHORT_YEAR = 2068
+"""The last year that two digits stand for: 69 to 99 are 1969 to 1999, as in POSIX."""
 MIDNIGHT = r"(?<=[ T])24:00"
 """The end of a day, as some write it."""
 MOSTLY = 0.9
@@ -143,8 +143,8 @@ def _parse(column: "pd.Series[str]", *, dayfirst: bool) -> pd.DatetimeIndex | No
 
 
 def _in_century(column: "pd.Series[str]", stamps: pd.DatetimeIndex) -> pd.DatetimeIndex:
-    """Return the dates with years of two digits from 69 on in the 1900s, as POSIX has it; pandas goes by today."""
-    late = stamps.year >= FIRST_OF_1900S
+    """Return the dates, their years of two digits as LAST_SHORT_YEAR has it: pandas decides by the date of today."""
+    late = stamps.year > LAST_SHORT_YEAR
     if late.any() and isinstance(column.iloc[0], str):
         short = late & ~column.str.contains(r"\d{4}").to_numpy(dtype=bool)
         stamps = stamps.where(~short, stamps - pd.DateOffset(years=100))
