@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,18 @@ from primecast import Forecaster
 from primecast.data import nyc_weather
 from primecast.errors import InputError, TrainingError
 from primecast.forecasting.designs import DESIGNS
-from primecast.forecasting.ensemble import FEW, Ensemble, LastSteps, error_products, greedy_weights
+from primecast.forecasting.ensemble import (
+    FEW,
+    Ensemble,
+    LastSteps,
+    channel_weights,
+    error_products,
+    greedy_weights,
+    parts_of,
+    with_parts,
+)
+from primecast.forecasting.persistence import save_state
+from primecast.frames.read import ColumnsLeftOutWarning
 from primecast.storage.folder import with_checksum
 
 B, L, H, N, M = 2, 11, 5, 3, 7
@@ -41,6 +53,17 @@ def test_an_ensemble_is_the_weighted_average_of_members_that_read_their_own_look
     expected = 0.25 * (x[:, :1] + last) + 0.75 * (x[:, L - 7 : L - 6] + last)
     torch.testing.assert_close(model(x, calendar), expected.expand(B, H, N))
     torch.testing.assert_close(model(x), (0.25 * x[:, :1] + 0.75 * x[:, L - 7 : L - 6]).expand(B, H, N))
+
+
+def test_weights_of_channels_average_each_channel_by_its_own() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(B, L, N)
+    model = Ensemble([Repeat(), LastSteps(Repeat(), 7)], channels=N)
+    torch.testing.assert_close(model(x), Ensemble(list(model.members))(x))
+    first = torch.rand(N)
+    model.weights.copy_(torch.stack([first, 1 - first]))
+    expected = first * x[:, :1] + (1 - first) * x[:, L - 7 : L - 6]
+    torch.testing.assert_close(model(x), expected.expand(B, H, N))
 
 
 def test_an_ensemble_without_members_is_refused() -> None:
@@ -91,6 +114,20 @@ def test_a_worse_member_has_a_part_in_the_equal_weights_only_where_windows_are_f
     assert greedy_weights(products, windows=100)[1] < greedy_weights(products, windows=5)[1]
 
 
+def test_channels_share_their_weights_to_the_last_bit_unless_a_member_fails_on_one() -> None:
+    weights = np.array([0.1, 0.3, 0.6])
+    errors = np.array([[1.0, 2.0, np.nan, 1e-9], [9.9, 30.0, 1.0, 1e-5], [2.0, 3.0, 1.0, 0.0]])
+    found = channel_weights(weights, errors)
+    assert (found[:, [0, 2, 3]] == weights[:, None]).all()
+    assert_allclose(found[:, 1], [1 / 7, 0.0, 6 / 7])
+    assert_allclose(channel_weights(weights, errors, windows=2 * FEW)[:, 1], weights)  # 15 times: not yet a failure
+
+
+def test_a_channel_on_which_all_members_with_a_weight_fail_is_left_to_the_best_of_the_others() -> None:
+    found = channel_weights(np.array([0.0, 1.0]), np.array([[1.0, 1.0], [2.0, 11.0]]))
+    assert_allclose(found, [[0.0, 1.0], [1.0, 0.0]])
+
+
 # ---------------------------------------------------------------- in a Forecaster
 
 TINY: dict[str, Any] = {"horizon": 5, "lookback": 14, "epochs": 1, "progress": "off", "batch_size": 128}
@@ -115,6 +152,42 @@ def test_the_leaderboard_has_members_their_average_and_seasonal_naive(best: Fore
     assert board["test_mse"].notna().all() and (board["seconds"][:-2] > 0).all()
     assert board.loc["ensemble", "test_mse"] == best.scores_.mse
     assert best.scores_.mse < board["test_mse"][:-2].max()
+
+
+def metered() -> pd.DataFrame:
+    """Return two noisy channels beside a meter that only rises, by 1 to 2 an hour."""
+    generator, hours = np.random.default_rng(0), np.arange(1201)
+    daily = np.sin(hours * 2 * np.pi / 24)
+    noisy = {name: daily + generator.normal(size=len(hours)) for name in "ab"}
+    meter = 5000 + (1.5 + 0.5 * daily).cumsum()
+    return pd.DataFrame(noisy | {"meter": meter}, index=pd.date_range("2024-01-01", periods=1201, freq="h"))
+
+
+def test_a_meter_that_only_rises_is_forecast_to_rise_beside_noisy_channels() -> None:
+    table = metered()
+    with pytest.warns(ColumnsLeftOutWarning, match="meter never falls"):
+        forecaster = Forecaster(horizon=24, quality="fast", progress="off").fit(table)
+    model = forecaster.state_.model
+    assert isinstance(model, Ensemble)
+    weights = model.weights
+    assert (weights[:, 2] == 0).any() and (weights[:, 0] > 0).all()  # members that fail on the meter alone
+    ahead, last = forecaster.predict()["meter"], table["meter"].iloc[-1]
+    assert (ahead > last).all()
+    assert abs(ahead.iloc[-1] - last - 36) < 9
+
+
+def test_a_saved_ensemble_whose_channels_share_their_weights_still_loads(best: Forecaster, tmp_path: Path) -> None:
+    state = best.state_
+    assert isinstance(state.model, Ensemble) and state.final is not None
+    shared = [with_parts(model, parts_of(model)) for model in (state.model, state.final)]
+    for model in shared:
+        model.weights = state.model.weights[:, 0].clone()
+    save_state(replace(state, model=shared[0], final=shared[1]), tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    assert not config.pop("channel_weights")  # which those folders do not know
+    path.write_text(json.dumps(with_checksum(config)), encoding="utf-8")
+    pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict(), best.predict())
 
 
 def test_an_ensemble_is_saved_and_loaded_with_its_members_and_weights(best: Forecaster, tmp_path: Path) -> None:

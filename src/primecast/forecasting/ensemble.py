@@ -1,12 +1,13 @@
 """Several models as one: a weighted average of forecasts, with weights that the validation windows choose.
 
-    forecast = sum_k w_k member_k(window)          w_k >= 0,   sum_k w_k = 1
+    forecast = sum_k w_k member_k(window)          w_k >= 0,   sum_k w_k = 1     for each channel
 
 With e_k the errors of member k, the squared error of the average is w' G w with G_kl = mean(e_k e_l). The choice needs
 nothing else of the forecasts than the matrix G. Members are added greedily, with replacement: each time the one that
 lowers the error of the average most; the weight of a member is how often it was taken (Caruana et al., ICML 2004).
 A member that looks best on the validation windows by chance would get all the weight. So the greedy weights are drawn
-toward equal ones, the more so the fewer windows there are that share no row.
+toward equal ones, the more so the fewer windows there are that share no row. These weights are the same for all
+channels, but a channel leaves out the members that fail on it: networks on a meter that only rises, for instance.
 
 Letters: b batch, l look-back, h horizon, n channels, m time features, w windows, k members.
 """
@@ -32,17 +33,25 @@ FEW = 10.0
 TOLERANCE = 0.25
 """By how much the validation error of a member may exceed that of the best one, as a fraction, and the member still
 have a part in the equal weights; with few windows more."""
+FAILED = 10.0
+"""A member fails on a channel where its validation error is this many times that of the best; with few windows more."""
+NEGLIGIBLE = 1e-5
+"""Validation errors of a channel, relative to the variance of its training rows, that count as equal."""
 
 
 class Ensemble(nn.Module):
-    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n): the weighted average of its members."""
+    """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n): the weighted average of its members.
 
-    def __init__(self, members: Sequence[nn.Module]) -> None:
+    channels: of the weights (k, n); without it, all channels share their weights (k,), as folders saved before have it.
+    """
+
+    def __init__(self, members: Sequence[nn.Module], *, channels: int | None = None) -> None:
         super().__init__()
         if not members:
             raise InputError("an ensemble needs at least one member")
         self.members = nn.ModuleList(members)
-        self.register_buffer("weights", torch.full((len(members),), 1 / len(members)))
+        shape = (len(members),) if channels is None else (len(members), channels)
+        self.register_buffer("weights", torch.full(shape, 1 / len(members)))
         self.weights: Tensor
 
     def forward(
@@ -54,7 +63,7 @@ class Ensemble(nn.Module):
 
     def member_with_attention(self) -> nn.Module:
         """Return the member of the largest weight whose attention can be traced; the ensemble itself if none can."""
-        for place in self.weights.argsort(descending=True).tolist():
+        for place in self.weights.reshape(len(self.members), -1).mean(1).argsort(descending=True).tolist():
             if any(isinstance(module, AttentionMap) for module in self.members[place].modules()):
                 return self.members[place]
         return self
@@ -105,13 +114,19 @@ def build_member(member: Arguments, *, lookback: int, channels: int, n_time_feat
 
 
 def build_forecast_model(
-    arguments: Arguments, members: Sequence[Arguments], *, channels: int, n_time_features: int
+    arguments: Arguments,
+    members: Sequence[Arguments],
+    *,
+    channels: int,
+    n_time_features: int,
+    channel_weights: bool,
 ) -> nn.Module:
     """Return the model of a Forecaster: one model, or the ensemble of these members with equal weights."""
     sizes = {"channels": channels, "n_time_features": n_time_features}
     if not members:
         return arguments.build_model(**sizes)
-    return Ensemble([build_member(member, lookback=arguments.lookback, **sizes) for member in members])
+    built = [build_member(member, lookback=arguments.lookback, **sizes) for member in members]
+    return Ensemble(built, channels=channels if channel_weights else None)
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:
@@ -124,7 +139,7 @@ def with_parts(model: nn.Module, parts: Sequence[nn.Module]) -> nn.Module:
     if not isinstance(model, Ensemble):
         return parts[0]
     other = Ensemble(parts)
-    other.weights.copy_(model.weights)
+    other.weights = model.weights.clone()
     return other.eval()
 
 
@@ -142,6 +157,13 @@ def error_products(
     return (errors @ errors.T / errors.shape[1]).numpy()
 
 
+def channel_errors(
+    forecasts: Sequence[Float[Tensor, "w h n"]], truth: Float[Tensor, "w h n"]
+) -> Float64[np.ndarray, "k n"]:
+    """Return the mean squared error of each channel over its cells whose truth is known; NaN where none is."""
+    return np.stack([(forecast - truth).double().square().nanmean((0, 1)).numpy() for forecast in forecasts])
+
+
 def greedy_weights(
     products: Float64[np.ndarray, "k k"], *, windows: float = math.inf, rounds: int = ROUNDS
 ) -> Float64[np.ndarray, "k"]:
@@ -157,3 +179,19 @@ def greedy_weights(
     shrinkage = FEW / (FEW + windows)
     good = np.diag(products) <= (1 + TOLERANCE * (1 + FEW / windows)) * np.diag(products).min()
     return (1 - shrinkage) * taken / rounds + shrinkage * good / good.sum()
+
+
+def channel_weights(
+    weights: Float64[np.ndarray, "k"], errors: Float64[np.ndarray, "k n"], *, windows: float = math.inf
+) -> Float64[np.ndarray, "k n"]:
+    """Return the weights of each channel: those of all channels, but for members that fail on it.
+
+    errors:  of the validation windows, squared, scaled by the training rows; NaN for a channel without truth.
+    windows: as in `greedy_weights`.
+    """
+    limits = FAILED * (1 + FEW / windows) * np.maximum(errors.min(axis=0), NEGLIGIBLE)
+    kept = np.where(errors > limits, 0, weights[:, None])
+    best = np.arange(len(errors))[:, None] == errors.argmin(axis=0)
+    kept = np.where(kept.any(axis=0), kept, best)
+    # Divided where a member was left out alone, so that the others keep their last bit.
+    return np.where((errors > limits).any(axis=0), kept / kept.sum(axis=0), kept)

@@ -33,6 +33,8 @@ from primecast.forecasting.designs import is_short
 from primecast.forecasting.ensemble import (
     Ensemble,
     build_member,
+    channel_errors,
+    channel_weights,
     error_products,
     greedy_weights,
     parts_of,
@@ -296,14 +298,15 @@ def _average(
     forecasts = [predict(member.model, sample, batch_size=batch_size)[..., : val.targets] for member in fitted]
     scored = {member.facts["name"]: _score(member.model, test, batch_size=batch_size) for member in fitted}
     apart = max(1.0, len(val) / arguments.horizon)
-    weights = greedy_weights(error_products(forecasts, truth), windows=apart).tolist()
-    for member, weight in zip(fitted, weights, strict=True):
+    shared = greedy_weights(error_products(forecasts, truth), windows=apart)
+    weights = channel_weights(shared, channel_errors(forecasts, truth), windows=apart)
+    for member, mean in zip(fitted, weights.mean(axis=1).tolist(), strict=True):
         scores = scored[member.facts["name"]]
-        member.facts.update(weight=weight, test_mse=scores.mse, test_mae=scores.mae)
-    kept = [member for member in fitted if member.facts["weight"] > 0]
-    model = Ensemble([member.model for member in kept])
-    model.weights.copy_(torch.tensor([member.facts["weight"] for member in kept]))
-    return kept, model.eval(), scored
+        member.facts.update(weight=mean, test_mse=scores.mse, test_mae=scores.mae)
+    places = np.flatnonzero(weights.any(axis=1))
+    model = Ensemble([fitted[place].model for place in places], channels=val.channels)
+    model.weights[:, : val.targets] = torch.from_numpy(weights[places])
+    return [fitted[place] for place in places], model.eval(), scored
 
 
 def _say(arguments: Arguments, line: str) -> None:

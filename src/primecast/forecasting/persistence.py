@@ -22,7 +22,7 @@ from primecast.data.windows import Scaler, is_subhourly
 from primecast.errors import InputError
 from primecast.forecasting.arguments import Arguments, tensor_kinds
 from primecast.forecasting.designs import DESIGNS
-from primecast.forecasting.ensemble import build_forecast_model, parts_of, retrained_places, with_parts
+from primecast.forecasting.ensemble import Ensemble, build_forecast_model, parts_of, retrained_places, with_parts
 from primecast.forecasting.intervals import Calibration
 from primecast.forecasting.memory import check_forecast_memory
 from primecast.forecasting.model_card import model_card
@@ -67,6 +67,7 @@ def save_state(state: FittedState, folder: Path) -> None:
             "facts": state.facts,
             "signed": state.calibration.signed,
             "final": state.final is not None,
+            "channel_weights": isinstance(state.model, Ensemble) and state.model.weights.ndim == 2,
             "members": [{name: getattr(member, name) for name in MEMBER} for member in state.members],
         },
         arrays={
@@ -97,10 +98,8 @@ def _saved_modules(model: nn.Module, again: Mapping[int, nn.Module]) -> nn.Modul
     return nn.ModuleDict({"model": model, "final": nn.ModuleDict({str(place): part for place, part in again.items()})})
 
 
-def _build_saved(
-    arguments: Arguments, members: list[Arguments], *, final: bool, channels: int, n_time_features: int
-) -> nn.ModuleDict:
-    model = build_forecast_model(arguments, members, channels=channels, n_time_features=n_time_features)
+def _build_saved(arguments: Arguments, members: list[Arguments], *, final: bool, **sizes: Any) -> nn.ModuleDict:
+    model = build_forecast_model(arguments, members, **sizes)
     return _saved_modules(model, _final_parts(model, deepcopy(model) if final else None, refit=arguments.refit))
 
 
@@ -179,7 +178,8 @@ def _load_state(folder: Path) -> FittedState:
         minute, n_time_features = _check_time_features(saved, arguments, roles)
         sizes = {"channels": len(roles.channels), "n_time_features": n_time_features}
         members = _members(arguments, saved.fields["members"])
-        build = partial(_build_saved, arguments, members, final=saved.fields["final"], **sizes)
+        final, by_channel = saved.fields["final"], saved.fields["channel_weights"]
+        build = partial(_build_saved, arguments, members, final=final, channel_weights=by_channel, **sizes)
         kinds = tensor_kinds(build)
         for one in members or [arguments]:
             check_forecast_memory(one, **sizes)
@@ -196,7 +196,7 @@ def _load_state(folder: Path) -> FittedState:
         return FittedState(
             arguments=arguments,
             model=model,
-            final=with_parts(model, parts) if saved.fields["final"] else None,
+            final=with_parts(model, parts) if final else None,
             builder=WindowBuilder(scaler, roles, arguments.lookback, arguments.horizon, arguments.missing, minute),
             layout=Layout(**saved.fields["layout"]),
             columns=columns,

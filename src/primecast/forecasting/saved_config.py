@@ -45,6 +45,7 @@ FIELDS: dict[str, type] = {
     "facts": dict,
     "signed": bool,
     "final": bool,
+    "channel_weights": bool,
     "members": list,
 }
 LAYOUT: dict[str, type | UnionType] = {
@@ -139,7 +140,7 @@ def open_forecaster(folder: Path, *, arguments: Collection[str]) -> Saved:
 def _current_names(config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with the names of today, whichever version of primecast wrote it."""
     before_ensembles, before_final = "marks" in config, "final" not in config
-    config = {_current(name): value for name, value in config.items()}
+    config = {"channel_weights": False, **{_current(name): value for name, value in config.items()}}
     params, layout = config.get("params"), config.get("layout")
     if isinstance(layout, dict):
         config["layout"] = _current_layout(layout)
