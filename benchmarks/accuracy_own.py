@@ -36,6 +36,7 @@ def settings(method: str) -> dict[str, object]:
         "intervals": "by level, wider with few windows",
         "lambda of ridge": "by the error of the channel and of all",
         "last season": "a member where is_short",
+        "failing members": "left out of the channel",
         "windows of ridge": [ridge.TRAIN_WINDOWS, ridge.SHARED_WINDOWS],
     }
     return {"designs": list(DESIGNS.items())[: QUALITIES[method]], "defaults": dict(ENSEMBLE), **rules}
