@@ -2,6 +2,7 @@
 # make test   set up, then formatter, linter, types and tests
 # make fuzz   set up, then FUZZ drawn inputs (2,500) for each test in tests/fuzz; counts by outcome
 # make kills  set up, then SIGKILLs of training, save and sweeps: counts, and what was lost; goes on where it was stopped
+# make said   set up, then what is said of bad input: every case of the tests with its sentence
 # make test-min     set up, then the tests with the oldest versions that pyproject.toml allows, but torch
 # make test-sdist   set up, then build the sdist, install it from itself elsewhere and run its tests from itself
 # make test-python  set up, then types and what needs no torch with Python 3.12 and 3.13
@@ -12,7 +13,7 @@ BIN := .venv/bin
 # One thread per process: on small models more threads than cores is ten times slower.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all test-min test-sdist test-python fuzz kills docs bench bench-full format clean
+.PHONY: setup demo test test-all test-min test-sdist test-python fuzz kills said docs bench bench-full format clean
 
 setup: .venv/.ready
 
@@ -60,6 +61,9 @@ fuzz: .venv/.ready
 
 kills: .venv/.ready
 	$(BIN)/python tools/kills.py
+
+said: .venv/.ready
+	$(BIN)/python tools/said.py
 
 bench: .venv/.ready
 	$(BIN)/python benchmarks/attention.py --quick

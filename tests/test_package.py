@@ -92,3 +92,37 @@ def test_the_version_is_the_same_everywhere() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## [{version}] - 20" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_what_is_said_of_bad_input_is_printed_case_by_case(tmp_path: Path) -> None:
+    cases = tmp_path / "test_cases.py"
+    cases.write_text(
+        """
+import sys, warnings
+import pytest
+from primecast.errors import InputError
+
+def test_an_error():
+    with pytest.raises(InputError):
+        raise InputError("lr is 0")
+
+def test_a_warning():
+    with pytest.warns(UserWarning):
+        warnings.warn("two threads", stacklevel=1)
+
+def test_a_command():
+    with pytest.raises(SystemExit):
+        sys.exit(143)
+
+def test_nothing():
+    with pytest.raises(SystemExit):
+        sys.exit(0)
+""",
+        encoding="utf-8",
+    )
+    said = run(sys.executable, ROOT / "tools" / "said.py", cases, cwd=tmp_path).splitlines()
+    found = [line.rsplit("::")[-1] for line in said if "::" in line or line.startswith("    ")]
+    assert found == [
+        "test_an_error", "    InputError: lr is 0", "test_a_warning", "    UserWarning: two threads",
+        "test_a_command", "    exit code 143",
+    ]  # fmt: skip
