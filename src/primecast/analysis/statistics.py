@@ -12,6 +12,9 @@ from the mean are multiplied by three factors, with B blocks of b windows and a 
                                 that of a triangle of base h, of which a block of b windows keeps all but h / (3 b)
     t / z                       a variance from few blocks is itself uncertain: Student's quantile over the normal one
 
+A relative change is the difference in units of the baseline's error, and so is its interval: the two have the same sign.
+The ratio of the drawn errors has no bounds: with few blocks deviations are so enlarged that a drawn error comes near 0.
+
 Seeds: runs are drawn with replacement, the same for both sides, and multiplied by sqrt(S / (S - 1)). Satterthwaite's
 formula gives the degrees of freedom from the variances of both sources. With one seed nothing is drawn: the interval is
 then about this one pair of runs.
@@ -176,17 +179,18 @@ def compare(
     sides = means.mean(-1)
     length = math.ceil(block / counts[0])
     blocks = total / length
-    both = np.full((draws, 2), np.nan)
+    moved = np.full((draws, 2), np.nan)
     if blocks >= 2:
         weights = draw_blocks(total, length, draws, (seed, zlib.crc32(series.encode())))
         drawn = (weights @ sums.reshape(-1, total).T).reshape(draws, 2, seeds) / (weights @ counts)[:, None, None]
         widen = math.sqrt(blocks / (blocks - 1)) / math.sqrt(1 - min(0.9, overlap / (3 * length * counts[0])))
         by_window = widen * (drawn - drawn.mean(0))  # k 2 s
         resampled = _draw_seeds(seeds, draws, np.random.default_rng([seed, 1, zlib.crc32(series.encode()), overlap]))
-        both = sides + _deviations(by_window, resampled, means, blocks)
+        moved = _deviations(by_window, resampled, means, blocks)
+    differences = sides[0] - sides[1] + moved[:, 0] - moved[:, 1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative = both[:, 0] / both[:, 1] - 1
-    intervals = (*_interval(both[:, 0] - both[:, 1]), *_interval(relative))
+        relative = differences / sides[1]
+    intervals = (*_interval(differences), *_interval(relative))
     return Comparison(float(sides[0]), float(sides[1]), *intervals, seeds, series, relative)
 
 
