@@ -12,7 +12,7 @@ from the mean are multiplied by three factors, with B blocks of b windows and a 
                                 that of a triangle of base h, of which a block of b windows keeps all but h / (3 b)
     t / z                       a variance from few blocks is itself uncertain: Student's quantile over the normal one
 
-A relative change is the difference in units of the baseline's error, and so is its interval: the two have the same sign.
+A relative change is the difference in units of the baseline's error, and so is its interval: their signs agree.
 The ratio of the drawn errors has no bounds: with few blocks deviations are so enlarged that a drawn error comes near 0.
 
 Seeds: runs are drawn with replacement, the same for both sides, and multiplied by sqrt(S / (S - 1)). Satterthwaite's
