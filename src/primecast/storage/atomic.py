@@ -107,6 +107,13 @@ def _lock(path: Path, *, wait: bool) -> IO[bytes] | None:
         file.close()  # the one who had it deleted it at the end: the lock of a file that nobody else can find
 
 
+def clear_lock(folder: Path) -> None:
+    """Delete the lock file that a killed process has left in the folder; one that somebody holds stays."""
+    if (folder / ".lock").exists():
+        with suppress(InputError), lock_folder(folder, wait=False):  # InputError: none of ours, or not ours to delete
+            pass
+
+
 def clear_temporaries(folder: Path, *names: str) -> None:
     """Delete what processes that were killed while they wrote these files have left; nobody may be writing them."""
     for name in names:
