@@ -200,7 +200,8 @@ class Forecaster:
         """Add newer rows: forecasts start from them, and their errors join those that make the intervals.
 
         The model stays as it is. `data` may be a single row, and may overlap the known rows; its first new row must be
-        the next one. All rows of an array are new, since they have no numbers.
+        the next one. All rows of an array are new, since they have no numbers. Other values for the last look-back +
+        horizon dates are used, with a RevisedRowsWarning where they contradict known ones; numbered rows may not.
         """
         self.state_ = update_state(self._fitted(), data)
         return self

@@ -13,6 +13,7 @@ from primecast.frames.read import ColumnsLeftOutWarning, open_table, read_table
 from primecast.frames.validate import (
     POLICIES,
     ConstantChannelWarning,
+    RevisedRowsWarning,
     SilentChannelWarning,
     dataset_from_frame,
     describe_gaps,
@@ -23,6 +24,7 @@ __all__ = [
     "POLICIES",
     "ColumnsLeftOutWarning",
     "ConstantChannelWarning",
+    "RevisedRowsWarning",
     "SilentChannelWarning",
     "UnknownFutureWarning",
     "dataset_from_frame",
