@@ -2,7 +2,7 @@
 
 `read` opens a table (by way of `files`, `time_columns` and `columns`), `dates` and `validate` check it,
 `window_builder` makes windows of it; `layouts` returns forecasts in kind. No module here knows a model.
-May import: data, errors.
+May import: data, schema, storage, errors.
 """
 
 from primecast.frames.dates import frequency_in_words, future_index, season_of

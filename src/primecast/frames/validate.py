@@ -8,7 +8,7 @@ Letters: t rows, n columns.
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from primecast.errors import InputError, format_list, stamp, unknown
 from primecast.frames.date_columns import SHORTEST
 from primecast.frames.dates import Index, check_kind, frequency_in_words, future_index, season_of, units_of_rows
 from primecast.frames.regular import GIVE_ZONE, at_clock_change, regular_index, with_absent_rows
+from primecast.schema import COUNT, checked
 
 POLICIES = {
     "error": "missing values are refused",
@@ -122,6 +123,7 @@ def check_frame(df: pd.DataFrame, *, missing: str) -> CheckedFrame:
     return CheckedFrame(_fill(frame, missing), frame.isna().to_numpy())
 
 
+@checked()
 def validate(df: pd.DataFrame, *, missing: str = "error") -> pd.DataFrame:
     """Return `check_frame` of a frame as a frame; with "mask" its gaps stay NaN.
 
@@ -142,10 +144,9 @@ def warn_constant_channels(table: CheckedFrame) -> None:
         )
 
 
+@checked(season=replace(COUNT, optional=True))
 def dataset_from_frame(df: pd.DataFrame, *, name: str = "", season: int | None = None) -> Dataset:
     """Return a frame as a data set of the benchmarks, split 7:1:2 as `Forecaster.fit` splits it."""
-    if season is not None and season < 1:
-        raise InputError(f"season must be at least 1 step, but {season} was given")
     table = check_frame(df, missing="error")
     return Dataset(
         name=name,
