@@ -318,6 +318,11 @@ def test_a_constant_channel_has_an_interval_without_width() -> None:
     assert (told["still-lo-80"] == 42.5).all() and (told["still-hi-80"] == 42.5).all()
 
 
+def test_levels_may_come_from_a_generator(fitted: Forecaster) -> None:
+    levels = (level for level in (80, 95))
+    pd.testing.assert_frame_equal(fitted.predict(level=levels), fitted.predict(level=[80, 95]))  # type: ignore[arg-type]
+
+
 def test_bad_levels_and_clashing_names_are_refused(fitted: Forecaster) -> None:
     with pytest.raises(InputError, match="level 120 is no per cent"):
         fitted.predict(level=[120])
@@ -750,6 +755,7 @@ def test_parameters_are_got_set_and_cloned_as_scikit_learn_does_it(fitted: Forec
         ({"missing": "drop"}, "unknown policy for missing values 'drop'"),
         ({"progress": "loud"}, "unknown progress 'loud'"),
         ({"season": 0}, "season is 0"),
+        ({"future": ["noise", "noise"]}, r"future is \['noise', 'noise'\]; it must name each covariate once"),
         ({"model_args": {"primer": torch.nn.Identity()}}, "such as JSON can hold: .*Identity"),
     ],
 )
