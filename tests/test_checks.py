@@ -41,6 +41,7 @@ REFUSED = [
     ({"q": 3}, r"q is 3; it must be a tensor of shape \(b, h, i, k\)"),
     ({"q": torch.zeros(B, Q, D)}, r"q has shape \(2, 5, 12\); it must be \(b, h, i, k\)"),
     ({"q": torch.zeros(B, H, Q, K, dtype=torch.int64)}, "q is of torch.int64; it must be of a floating-point type"),
+    ({"q": torch.zeros(B, H, Q, K).to_sparse()}, "q is of layout torch.sparse_coo; it must be a dense tensor"),
     ({"q": torch.zeros(B, H, Q, 0)}, r"q has shape \(2, 3, 5, 0\); it must have at least one head"),
     (
         {"k": torch.zeros(B, H, J, 8)},
@@ -145,6 +146,7 @@ def test_the_module_refuses_what_are_no_tokens(name: str) -> None:
             0,
             "series is of torch.complex64 on cpu; it must be real nu",
         ),
+        (torch.zeros(B, Q, LENGTH).to_sparse(), 0, "series is of layout torch.sparse_coo; it must be a dense tensor"),
         (torch.zeros(B, Q, LENGTH, device="meta"), 0, "on meta; it must be real numbers on cpu"),
         (torch.zeros(B, Q, LENGTH), 6, "covariates is 6; it must be a number of tokens from 0 to 5"),
         (torch.zeros(B, Q, LENGTH), -1, "covariates is -1; it must be a number of tokens from 0 to 5"),

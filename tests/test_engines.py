@@ -95,7 +95,7 @@ def test_a_sweep_killed_in_the_middle_goes_on_to_the_same_bits(tmp_path: Path) -
             break
         time.sleep(0.05)
     assert not alive(worker), "a worker outlived the sweep that started it"
-    assert not store.has(key)
+    assert not store.has(key) and not (store.state(key) / ".lock").exists()
     stood = store.position(key)
     assert stood is not None and len(stood["rows"]) >= 3 and not stood["finished"]
 
@@ -121,6 +121,7 @@ def test_ctrl_c_ends_the_workers_leaves_no_half_row_and_says_what_is_left(tmp_pa
     assert "Traceback" not in err
     assert workers and not any(alive(worker) for worker in workers)
     assert not list((tmp_path / "claims").glob("*.json")) and store.position(specs[0].key()) is not None
+    assert not list(tmp_path.rglob(".lock"))
 
 
 @linux

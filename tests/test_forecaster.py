@@ -5,6 +5,7 @@ import re
 import sys
 import warnings
 from contextlib import nullcontext
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,12 @@ from primecast.forecasting.state import NotFittedError
 from primecast.frames.future_covariates import UnknownFutureWarning
 from primecast.frames.layouts import lengthen
 from primecast.frames.read import ColumnsLeftOutWarning
-from primecast.frames.validate import ConstantChannelWarning, SilentChannelWarning, dataset_from_frame
+from primecast.frames.validate import (
+    ConstantChannelWarning,
+    RevisedRowsWarning,
+    SilentChannelWarning,
+    dataset_from_frame,
+)
 from primecast.models import create_model
 from primecast.nn.losses import mse
 from primecast.training.loop import fit
@@ -312,6 +318,11 @@ def test_a_constant_channel_has_an_interval_without_width() -> None:
     assert (told["still-lo-80"] == 42.5).all() and (told["still-hi-80"] == 42.5).all()
 
 
+def test_levels_may_come_from_a_generator(fitted: Forecaster) -> None:
+    levels = (level for level in (80, 95))
+    pd.testing.assert_frame_equal(fitted.predict(level=levels), fitted.predict(level=[80, 95]))  # type: ignore[arg-type]
+
+
 def test_bad_levels_and_clashing_names_are_refused(fitted: Forecaster) -> None:
     with pytest.raises(InputError, match="level 120 is no per cent"):
         fitted.predict(level=[120])
@@ -341,6 +352,63 @@ def test_updating_moves_on_and_learns_from_the_errors_without_touching_the_model
     assert torch.equal(forecaster.model_.state_dict()["head.weight"], weights)
     with pytest.raises(InputError, match=r"the next row is that of 2024-03-17 16:00:00, but the newer rows begin at"):
         forecaster.update(waves(500).iloc[430:])
+
+
+def test_known_rows_that_come_again_with_other_values_are_used_and_said(tmp_path: Path) -> None:
+    df = waves(340)
+    fitted = Forecaster(**{**SMALL, "epochs": 1}).fit(df.iloc[:331])
+    fitted.save(tmp_path / "model")
+    other = df.copy()
+    other.iloc[[320, 328], 0] += 5
+    other.iloc[328, 1] = 7
+    other.iloc[11, 2] = 9  # long forgotten
+    said = (
+        r"^2 of the last 26 rows known so far are given with other values in 2 of 3 channels, such as 'lead' at "
+        r"2024-03-14 08:00: -?[\d.]+ before, [\d.]+ now; the new values are used$"
+    )
+    for given in (other.iloc[:331], other):  # with and without newer rows
+        forecaster = Forecaster.load(tmp_path / "model")
+        with pytest.warns(RevisedRowsWarning, match=said) as warned:
+            forecaster.update(given)
+        assert len(warned) == 1 and warned[0].filename == __file__
+        pd.testing.assert_frame_equal(forecaster.predict(), forecaster.predict(given))
+        assert not forecaster.predict().equals(fitted.predict(df.iloc[: len(given)]))
+        forecaster.update(given)  # which is what it knows now: no warning, or the test would fail
+    assert len(fitted.update(other.iloc[:300]).recent_) == 26  # all of them long forgotten
+
+
+def test_known_rows_that_come_again_rounded_or_with_gaps_change_nothing(fitted: Forecaster) -> None:
+    df, known = waves(), fitted.recent_
+    gappy = df.astype("float32").copy()
+    gappy.iloc[-3, 1] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert deepcopy(fitted).update(gappy).recent_.frame.equals(known.frame)
+
+
+@pytest.mark.parametrize("missing", ["interpolate", "ffill", "mask"])
+@pytest.mark.parametrize("row", [305, 320, 330])  # the first of the rows that are kept, one within, the last
+def test_a_known_gap_is_filled_by_the_value_that_comes_later(missing: str, row: int) -> None:
+    whole = waves(340)
+    gappy = whole.copy()
+    gappy.iloc[row, 1] = np.nan
+    forecaster = Forecaster(**{**SMALL, "epochs": 1}, missing=missing).fit(gappy.iloc[:331])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        filled = deepcopy(forecaster).update(whole.iloc[:331])
+        pd.testing.assert_frame_equal(filled.predict(), forecaster.predict(whole.iloc[:331]))
+        assert not filled.recent_.gaps.any() and filled.recent_.frame.equals(whole.iloc[305:331])
+        pd.testing.assert_frame_equal(filled.update(whole).predict(), forecaster.predict(whole))
+
+
+def test_rows_twice_or_between_those_known_are_no_later_rows(fitted: Forecaster) -> None:
+    df = waves()
+    with pytest.raises(InputError, match="the row of 2024-03-14 18:00 occurs more than once; keep one"):
+        deepcopy(fitted).update(pd.concat([df, df.iloc[[-1]]]))
+    with pytest.raises(InputError, match="the row of 2024-03-14 21:00 occurs more than once; keep one"):
+        deepcopy(fitted).update(waves(340).iloc[[331, 332, 333, 333]])
+    with pytest.raises(InputError, match="the row of 2024-03-14 17:30 lies between the rows that are known, which are"):
+        deepcopy(fitted).update(df.iloc[-2:].shift(freq="30min"))
 
 
 def test_rows_of_an_array_are_all_new() -> None:
@@ -376,9 +444,9 @@ def test_rows_may_come_one_by_one() -> None:
     ):
         one_by_one.update(waves(400).iloc[355:357])
     with pytest.raises(
-        InputError, match="next row is that of 2024-03-15 19:00:00, but the newer rows go on with .* 18:00"
+        InputError, match="next row is that of 2024-03-15 19:00:00, but the newer rows go on with .* 20:00"
     ):
-        one_by_one.update(waves(400).iloc[[353, 354, 354]])
+        one_by_one.update(waves(400).iloc[[353, 354, 356]])
 
 
 @pytest.mark.parametrize("missing", ["interpolate", "ffill", "mask"])
@@ -687,6 +755,7 @@ def test_parameters_are_got_set_and_cloned_as_scikit_learn_does_it(fitted: Forec
         ({"missing": "drop"}, "unknown policy for missing values 'drop'"),
         ({"progress": "loud"}, "unknown progress 'loud'"),
         ({"season": 0}, "season is 0"),
+        ({"future": ["noise", "noise"]}, r"future is \['noise', 'noise'\]; it must name each covariate once"),
         ({"model_args": {"primer": torch.nn.Identity()}}, "such as JSON can hold: .*Identity"),
     ],
 )

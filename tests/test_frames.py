@@ -581,5 +581,8 @@ def test_a_frame_becomes_a_data_set_that_can_be_split() -> None:
 def test_a_data_set_is_made_of_checked_frames_only() -> None:
     with pytest.raises(InputError, match="values are missing"):
         dataset_from_frame(hourly().mask(hourly() > 1))
-    with pytest.raises(InputError, match="season must be at least 1 step, but 0"):
+    with pytest.raises(InputError, match="season is 0; it must be a whole number of at least 1"):
         dataset_from_frame(hourly(), season=0)
+    for check in (dataset_from_frame, validate):
+        with pytest.raises(InputError, match="df is array.*; it must be a DataFrame"):
+            check(hourly().to_numpy())  # type: ignore[arg-type]

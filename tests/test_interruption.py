@@ -129,6 +129,27 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(
     assert_same_weights(Forecaster.load(tmp_path / "model").model_, forecaster().fit(table()).model_)
 
 
+TRAINING = """
+import os, signal
+from pathlib import Path
+from primecast.training import loop
+from tests.test_interruption import forecaster, table
+
+own = loop._train_step
+def step(*given):
+    signal.raise_signal(signal.SIGTERM)
+    return own(*given)
+loop._train_step = step
+forecaster().fit(table(), state=Path({state!r}))
+"""
+
+
+def test_a_sigterm_that_nobody_handles_ends_the_process_after_its_state_is_written_and_unlocked(tmp_path: Path) -> None:
+    done = run_process(TRAINING.format(state=str(tmp_path)))
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["state.safetensors"]
+
+
 # ---------------------------------------------------------------- at any moment of the process
 
 START = """

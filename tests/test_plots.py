@@ -247,6 +247,14 @@ def test_a_forecaster_draws_long_frames_and_arrays_and_the_truth_that_followed(f
     (axis,) = fitted.plot(past, truth=all_rows, channels=["JFK temp"], units={"JFK temp": "degrees"})
     np.testing.assert_array_equal(axis.lines[1].get_ydata(), all_rows["JFK temp"].iloc[-6:])
     assert axis.get_ylabel() == "JFK temp\n(degrees)"
+    last = all_rows.iloc[[-1]]
+    for truth, message in (
+        (past, "truth has none of the rows that are forecast, 2013-12-30 19:00 to"),
+        (pd.concat([all_rows, last]), "truth has the row of 2013-12-30 23:00 more than once"),
+        (all_rows.astype(str).replace(str(last["JFK temp"].iloc[0]), "bad"), "column 'JFK temp' of the frame is not"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fitted.plot(past, truth=truth)
 
 
 def test_a_backtest_draws_the_truth_once_and_every_forecast(fitted: Forecaster) -> None:

@@ -5,6 +5,7 @@ import gzip
 import inspect
 import io
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,8 +18,10 @@ import pytest
 from primecast.cli.app import main
 from primecast.cli.guard import with_options
 from primecast.cli.own_data import COMMANDS
+from primecast.cli.targets import MODEL_FILES
 from primecast.forecasting.forecaster import Forecaster
 from primecast.reporting import render as report_module
+from primecast.storage.folder import CARD, CONFIG, WEIGHTS
 
 HORIZON, LOOKBACK, ROWS = 5, 11, 307
 TINY = ["--horizon", str(HORIZON), "--lookback", str(LOOKBACK)]
@@ -484,6 +487,50 @@ def test_an_existing_file_is_overwritten_only_when_it_is_asked_for(
     assert there.read_text() == "precious"
     assert call("predict", model, "--out", there, "--force") == 0
     assert there.read_text().startswith("measured at,sensor 0")
+
+
+def test_no_result_replaces_what_is_read_nor_another_result(
+    call: Any,
+    csv: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("primecast.cli.tables.read_described", None)
+    link, old = tmp_path / "link.csv", {path: path.read_bytes() for path in (csv, *model.iterdir())}
+    link.symlink_to(csv)
+    both, fifo, new = tmp_path / "both.csv", tmp_path / "fifo", tmp_path / "new"
+    os.mkfifo(fifo)
+    new.mkdir()
+    for line, sentence in (
+        (["forecast", csv, *TINY, "--out", csv], f"cannot write {csv}: it is what is read; give the name of another"),
+        (["forecast", csv, *TINY, "--report", link], f"cannot write {link}: it is what is read"),
+        (["compare", csv, *TINY, "--out", csv], f"cannot write {csv}: it is what is read"),
+        (
+            ["forecast", csv, *TINY, "--out", both, "--report", both],
+            "is named for two results; give each a file of its",
+        ),
+        (["predict", model, csv, "--out", model / CONFIG], "config.json: it is a file of the model"),
+        (["predict", model, csv, "--future", both, "--out", both], f"there is no file '{both}'"),
+        (["export", model, "--out", model / WEIGHTS], "model.safetensors: it is a file of the model"),
+        (["forecast", csv, *TINY, "--save", new, "--out", new / CARD], "a file of the model"),
+        (["predict", model, "--out", fifo], f"cannot write {fifo}: it is no regular file"),
+    ):
+        assert call(*line, "--force") == 2
+        assert sentence in (said := capsys.readouterr().err) and said.count("\n") == 1, line
+    assert {path: path.read_bytes() for path in old} == old
+    assert sorted(MODEL_FILES) == sorted((CONFIG, WEIGHTS, CARD))
+
+
+def test_a_project_is_refused_as_the_folder_of_a_model_before_training(
+    call: Any, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Forecaster, "fit", None)
+    (tmp_path / CARD).write_text("mine")
+    assert call("train", csv, *TINY, "--save", tmp_path, "--force") == 2
+    assert "README.md was not written by primecast" in capsys.readouterr().err
+    assert (tmp_path / CARD).read_text() == "mine"
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is_read(

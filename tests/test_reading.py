@@ -186,6 +186,42 @@ def test_what_is_no_path_of_a_file_is_refused(path: str, message: str) -> None:
         open_table(path)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"freq": "0D"}, "freq is '0D'; it must be a step forward, such as h"),
+        ({"freq": "-1h"}, "freq is '-1h'; it must be a step forward"),
+        ({"freq": "0ME"}, "freq is '0ME'; it must be a step forward"),
+        ({"freq": "9" * 20 + "h"}, "unknown step '9+h'"),
+        ({"freq": 5}, "freq is 5; it must be a name or None"),
+        ({"tz": "US"}, "unknown time zone 'US'"),
+        ({"tz": ""}, "unknown time zone ''"),
+        ({"time": 5}, "time is 5; it must be a name, a list or None"),
+        ({"columns": 5}, "columns is 5; it must be a name, a list or None"),
+        ({"columns": [5]}, "unknown column '5'; allowed: "),
+        ({"drop": 5}, "drop is 5; it must be a name, a list or None"),
+        ({"dayfirst": "yes"}, "dayfirst is 'yes'; it must be true or false"),
+    ],
+    ids=str,
+)
+def test_what_is_no_option_of_reading_is_refused_in_a_sentence(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_table(hourly(), **options)
+
+
+def test_names_of_columns_may_come_as_any_list() -> None:
+    names = list(hourly().columns)
+    for one in (names[:1], pd.Index(names[:1]), np.array(names[:1]), (name for name in names[:1])):
+        assert list(open_table(hourly(), columns=one).frame.columns) == names[:1]  # type: ignore[arg-type]
+    assert open_table(hourly(), na=np.int64(-9999)).frame.equals(open_table(hourly()).frame)  # type: ignore[arg-type]
+
+
+def test_rows_of_several_indexes_are_refused() -> None:
+    rows = hourly()
+    with pytest.raises(InputError, match=r"the rows have 2 indexes \(a MultiIndex\); make columns of them"):
+        validate(rows.set_axis(pd.MultiIndex.from_product([["a"], rows.index]), axis="index"))
+
+
 # ---------------------------------------------------------------- header and dates
 
 
@@ -248,6 +284,10 @@ def test_rows_without_dates_are_dated_from_a_start(tmp_path: Path) -> None:
         ({"header": None, "freq": "parsec", "start": "2024"}, "unknown step 'parsec'; steps are h, 15min"),
         ({"header": None, "freq": "hourly", "start": "2024"}, r"unknown step 'hourly' \(did you mean 'h'\?\)"),
         ({"header": None, "freq": "h", "start": "soon"}, "cannot be dated with freq='h' and start='soon'"),
+        ({"header": None, "freq": "h", "start": ""}, "cannot be dated with .* start='': it is no date"),
+        ({"header": None, "freq": "h", "start": "05/02/2024"}, "it may be 2024-05-02 or 2024-02-05; write the one"),
+        ({"header": None, "freq": "0h", "start": "2024"}, "freq is '0h'; it must be a step forward"),
+        ({"header": None, "freq": "h", "start": 5}, "start is 5; it must be a name or None"),
     ):
         with pytest.raises(InputError, match=message):
             read_table(tmp_path / "plain.txt", **options)

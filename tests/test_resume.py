@@ -506,7 +506,9 @@ def test_a_folder_that_cannot_be_made_is_refused_at_the_start(tmp_path: Path) ->
 
 def test_a_folder_is_free_again_after_a_run_that_failed(tmp_path: Path) -> None:
     interrupted(tmp_path, at_call=7)
+    (tmp_path / ".lock").touch()  # as a process that was killed leaves it
     assert train_tiny(state=tmp_path, loss=mse).epochs
+    assert not (tmp_path / ".lock").exists()
 
 
 def test_lr_factors_and_their_moments_are_resumed(tmp_path: Path) -> None:

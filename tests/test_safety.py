@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 
 from primecast.errors import InputError
 from primecast.forecasting.forecaster import Forecaster
+from primecast.storage.atomic import write_bytes_atomically
 from primecast.storage.folder import CONFIG, WEIGHTS, with_checksum
 from tests.test_forecaster import SMALL, waves
 
@@ -346,6 +347,38 @@ def test_a_folder_of_somebody_else_is_not_overwritten(fitted: Forecaster, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == [CONFIG]
 
 
+@pytest.mark.parametrize("name", ["README.md", WEIGHTS])
+def test_a_project_is_no_folder_to_save_into(fitted: Forecaster, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"{name} was not written by primecast .* save into a folder of its own"):
+        fitted.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == "mine"
+
+
+def test_what_is_no_regular_file_is_never_replaced(fitted: Forecaster, folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for path in (tmp_path / "fifo", tmp_path / "null"):
+        with pytest.raises(InputError, match=f"cannot write {path}: it is no regular file"):
+            write_bytes_atomically(path, b"x")
+    before = (folder / CONFIG).read_bytes()
+    (folder / "README.md").unlink()
+    os.mkfifo(folder / "README.md")
+    with pytest.raises(InputError, match="cannot write .*README.md: it is no regular file"):
+        fitted.save(folder)
+    assert (folder / CONFIG).read_bytes() == before
+
+
+def test_names_that_no_file_can_have_are_refused_in_a_sentence(fitted: Forecaster) -> None:
+    for use in (fitted.save, Forecaster.load, fitted.export):
+        with pytest.raises(InputError, match="path is ''; it must be a path"):
+            use("")
+        with pytest.raises(InputError, match="File name too long"):
+            use("x" * 300)
+    with pytest.raises(InputError, match="there is no folder 'x|the Hugging Face Hub needs"):
+        Forecaster.from_pretrained("x" * 300)
+
+
 # ---------------------------------------------------------------- killed while saving
 
 
@@ -402,6 +435,30 @@ def test_a_kill_at_any_step_of_save_leaves_the_old_or_the_new(fitted: Forecaster
         pd.testing.assert_frame_equal(Forecaster.load(folder).predict(), forecasts["new"])
     assert len(seen) > 12 and seen == sorted(seen, reverse=True)  # old ..., then new ..., and never back
     assert set(seen) == {"old", "new"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_at_any_step_of_the_first_save_is_no_hindrance_to_the_next(fitted: Forecaster, tmp_path: Path) -> None:
+    for steps in range(1, 4):
+        folder = tmp_path / str(steps)
+
+        def save_and_die(folder: Path = folder, steps: int = steps) -> None:
+            replace, left = Path.replace, steps
+
+            def counted(self: Path, target: Path) -> Path:
+                nonlocal left
+                left -= 1
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return replace(self, target)
+
+            Path.replace = counted  # type: ignore[method-assign,assignment]
+            fitted.save(folder)
+
+        _, status = os.waitpid(forked(save_and_die), 0)
+        assert os.WIFSIGNALED(status)
+        fitted.save(folder)
+        pd.testing.assert_frame_equal(Forecaster.load(folder).predict(), fitted.predict())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

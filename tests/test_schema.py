@@ -152,7 +152,7 @@ PUBLIC: dict[str, tuple[Callable[..., Any], dict[str, Any], set[str]]] = {
     "sensor_ablation": (Forecaster(horizon=3).sensor_ablation, {}, {"data"}),
     "save": (Forecaster(horizon=3).save, {"path": ""}, set()),
     "load": (Forecaster.load, {"path": ""}, set()),
-    "from_pretrained": (Forecaster.from_pretrained, {"name": ""}, set()),
+    "from_pretrained": (Forecaster.from_pretrained, {"name": "nowhere"}, set()),
     "export": (Forecaster(horizon=3).export, {"path": ""}, set()),
 }
 """The public functions, arguments to call them with, and the names of those that may be any object: tables."""

@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 from primecast.errors import InputError
 from primecast.experiments.store import STALE, Row, Store, StoreError, estimate_seconds
+from primecast.storage.atomic import lock_folder
 
 
 def row(key: str = "0a", mse: float = 0.5, **fields: object) -> Row:
@@ -187,6 +188,21 @@ def test_what_is_left_of_claims_of_those_who_are_gone_is_cleared_and_a_live_clai
     assert other.claim("0a")
     store.clear_claim("0a")
     assert other.owns("0a")
+
+
+def test_releasing_a_run_removes_the_lock_of_its_dead_worker_and_never_that_of_a_living_one(tmp_path: Path) -> None:
+    store, state = Store(tmp_path), tmp_path / "state" / "0a"
+    with lock_folder(state, wait=False):
+        assert store.claim("0a")
+        store.release("0a")
+        with lock_folder(state, wait=False) as second:
+            assert not second
+    (state / ".lock").touch()  # as a worker that was killed leaves it
+    Store(tmp_path).release("0a")  # whose run it is not
+    assert (state / ".lock").exists()
+    assert store.claim("0a")
+    store.release("0a")
+    assert list(state.iterdir()) == []
 
 
 def test_a_beat_without_a_claim_does_nothing(tmp_path: Path) -> None:

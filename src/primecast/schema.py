@@ -160,7 +160,7 @@ def _kind_of(annotation: Any) -> Kind | None:
     )
     # Not a tensor with a shape, which is checked where shapes meet, nor a protocol that cannot be asked for.
     protocol = getattr(annotation, "_is_protocol", False) and not getattr(annotation, "_is_runtime_protocol", False)
-    return annotation if known and not protocol and not hasattr(annotation, "dtypes") else None
+    return annotation if known and not protocol and not hasattr(annotation, "array_type") else None
 
 
 _PLAIN_CLASSES: dict[Any, str] = {str: "name", bool: "flag", Mapping: "mapping", collections.abc.Callable: "function"}
@@ -201,7 +201,8 @@ def _names(value: object) -> Sequence[str] | None:
 
 def _path(value: object) -> object:
     try:
-        return value if b"\0" not in os.fsencode(value) and not isinstance(value, bytes) else None  # type: ignore[arg-type]
+        encoded = os.fsencode(value)  # type: ignore[arg-type]
+        return value if encoded and b"\0" not in encoded and not isinstance(value, bytes) else None
     except (TypeError, UnicodeEncodeError):  # no path, or one that no file can have
         return None
 
@@ -215,7 +216,8 @@ def _list(value: object) -> object:
         iter(value)  # type: ignore[call-overload]
     except TypeError:  # also of arrays and tensors without an axis
         return None
-    return value
+    # Whoever read a generator first would leave nothing for the next.
+    return list(value) if isinstance(value, collections.abc.Iterator) else value
 
 
 def _mapping(value: object) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ import typer
 
 from primecast.cli import options
 from primecast.cli.options import DATA, MODEL, OUTPUT, option
-from primecast.cli.targets import STREAM, check_file, check_model, check_source, check_targets
+from primecast.cli.targets import STREAM, check_model, check_source, check_targets
 from primecast.errors import InputError
 
 
@@ -53,7 +53,7 @@ def forecast(
 ) -> None:
     """Train on a table and forecast the steps after its last row."""
     check_source(data)
-    check_targets(out=out, report=report, plot=plot, save=save, force=force)
+    check_targets(reads=[data], out=out, report=report, plot=plot, save=save, force=force)
     from primecast.cli import tables
     from primecast.forecasting.intervals import check_levels
 
@@ -142,7 +142,7 @@ def compare(
 ) -> None:
     """Train an ensemble on a table and compare its members, itself and the seasonal naive forecast on held-out rows."""
     check_source(data)
-    check_targets(out=out, plot=plot, force=force)
+    check_targets(reads=[data], out=out, plot=plot, force=force)
     from primecast.cli import tables
 
     roles = {"past": tables.names(past), "future": tables.names(future)}
@@ -183,7 +183,7 @@ def predict(
     check_model(model)
     check_source(data)
     check_source(future)
-    check_targets(out=out, report=report, plot=plot, force=force)
+    check_targets(reads=[model, data, future], out=out, report=report, plot=plot, force=force)
     if report is not None and data is None:
         raise InputError("a report needs a table: give the data after the model")
     from primecast.cli import tables
@@ -212,7 +212,7 @@ def backtest(
     """Forecast from past origins of a table and score against the values that followed."""
     check_model(model)
     check_source(data)
-    check_targets(out=out, force=force)
+    check_targets(reads=[model, data], out=out, force=force)
     from primecast.cli import tables
 
     fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst, start=start)
@@ -245,7 +245,7 @@ def relations(
     """Show which channel leads which, by how many steps, and what the model attends to."""
     check_model(model)
     check_source(data)
-    check_targets(out=out, force=force)
+    check_targets(reads=[model, data], out=out, force=force)
     from primecast.cli import tables
 
     fitted, frame = tables.open_model(model, data, time=time, dayfirst=dayfirst, start=start)
@@ -276,7 +276,7 @@ def export(
 ) -> None:
     """Export a saved model to ONNX, which runs without primecast; needs the extra `export`."""
     check_model(model)
-    check_file(out, force=force)
+    check_targets(reads=[model], out=str(out), force=force)
     from primecast.forecasting.forecaster import Forecaster
 
     Forecaster.load(model).export(out)

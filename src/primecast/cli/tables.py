@@ -26,6 +26,7 @@ from primecast.experiments.spec import SIZES, parse_setting
 from primecast.forecasting.arguments import RULES
 from primecast.forecasting.designs import ONE_MODEL
 from primecast.forecasting.forecaster import Forecaster
+from primecast.forecasting.saved_config import FORM
 from primecast.frames.dates import frequency_in_words
 from primecast.frames.future_covariates import UnknownFutureWarning
 from primecast.frames.layouts import FILE
@@ -35,6 +36,7 @@ from primecast.models import MODELS
 from primecast.reporting import render
 from primecast.reporting.gather import gather
 from primecast.storage.atomic import refuse_os_errors, write_bytes_atomically
+from primecast.storage.folder import check_replaceable
 
 LEVELS = (80.0, 95.0)
 BOUND = re.compile(r"-(lo|hi)-[\d.]+$")
@@ -165,6 +167,8 @@ def fit(
     forecaster: Forecaster, table: OpenTable, *, save: Path | None, state: Path | None, board: bool = True
 ) -> Forecaster:
     """Fit and save a Forecaster; print its scores. board: and the leaderboard of an ensemble."""
+    if save is not None:
+        check_replaceable(save, form=FORM)  # before the training, which would be lost
     with plain_warnings():
         fitted = forecaster.fit(table, state=state)
     scores = fitted.facts_["scores"]

@@ -1,14 +1,18 @@
 """The files that commands read and write, checked before anything heavy is imported and anything long starts."""
 
 import os
+from collections.abc import Sequence
+from os.path import realpath
 from pathlib import Path
 
 from primecast.errors import InputError, check_known
-from primecast.storage.atomic import refuse_os_errors
+from primecast.storage.atomic import check_regular, refuse_os_errors
 
 STREAM = "-"
 """The name of stdin as an input and of stdout as an output."""
 PICTURES = (".png", ".svg", ".pdf")
+MODEL_FILES = ("config.json", "model.safetensors", "README.md")
+"""Of a saved model; `storage.folder`, which names them, imports torch."""
 SHOWN = 100
 """Characters of a name that a message shows, at most."""
 
@@ -27,18 +31,20 @@ def check_model(folder: Path) -> None:
 
 def check_targets(
     *,
+    reads: Sequence[str | Path | None] = (),
     out: str | None = None,
     report: Path | None = None,
     plot: Path | None = None,
     save: Path | None = None,
     force: bool = False,
 ) -> None:
-    """Refuse what cannot be written, or would be overwritten without `force`."""
+    """Refuse what cannot be written, or would be overwritten without `force`. reads: tables and models to be read."""
     if plot is not None:
         check_known("ending of a picture", plot.suffix, PICTURES)
-    for path in (report, plot, None if out in (None, STREAM) else Path(str(out))):
-        if path is not None:
-            check_file(path, force=force)
+    files = [path for path in (report, plot, None if out in (None, STREAM) else Path(str(out))) if path is not None]
+    for path in files:
+        check_file(path, force=force)
+    _check_apart(files, reads=[*reads, save])
     if save is not None:
         _check_folder(save, force=force)
     if report is not None:
@@ -52,9 +58,26 @@ def check_file(path: Path, *, force: bool) -> None:
     with refuse_os_errors(f"write {_shown(path)}"):
         if path.is_dir():
             raise InputError(f"cannot write {path}: it is a folder; give the name of a file")
+        check_regular(path)
         if path.exists() and not force:
             raise InputError(f"{path} is there already; --force overwrites it")
         _check_parent(path)
+
+
+def _check_apart(files: Sequence[Path], *, reads: Sequence[str | Path | None]) -> None:
+    """Refuse two results in one file, and one in the place of what the command reads or of a part of a model.
+
+    They would be lost: no `force` is meant for that.
+    """
+    places = [realpath(path) for path in files]
+    sources = [realpath(path) for path in reads if path is not None and str(path) != STREAM]
+    parts = [str(Path(source, name)) for source in sources for name in MODEL_FILES]
+    for path, place in zip(files, places, strict=True):
+        if places.count(place) > 1:
+            raise InputError(f"{path} is named for two results; give each a file of its own")
+        if place in sources or place in parts:
+            what = "a file of the model" if place in parts else "what is read"
+            raise InputError(f"cannot write {path}: it is {what}; give the name of another file")
 
 
 def _check_folder(path: Path, *, force: bool) -> None:

@@ -8,10 +8,12 @@ waits on its end of a pipe, and exits when that closes, because the sweep was in
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -73,6 +75,8 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 MESSAGE, TAKEN_OVER = 3, 4
 """Exit codes of a worker whose stderr ends with a message for the user, and of one whose run another process has;
 other codes are defects or a lost worker."""
+SECONDS_TO_END = 5.0
+"""More than most steps of training take, and less than `LocalEngine.close` waits."""
 
 
 class LocalEngine:
@@ -159,9 +163,14 @@ def work() -> None:
 
 
 def _end_with(pipe: int, writing: threading.Lock) -> None:
-    """Exit when the other end is gone, which is when a read returns; finish a row that is being written first."""
+    """End when the other end is gone, which is when a read returns; finish a row that is being written first.
+
+    A training that is under way has SECONDS_TO_END to write its state and unlock its folder, see `hold_signals`.
+    """
     os.read(pipe, 1)
     with writing:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(SECONDS_TO_END)
         os._exit(1)
 
 

@@ -34,6 +34,7 @@ import numpy as np
 
 from primecast.errors import InputError
 from primecast.storage.atomic import (
+    clear_lock,
     clear_temporaries,
     open_bounded,
     read_json,
@@ -215,7 +216,9 @@ class Store:
         return True
 
     def release(self, key: str) -> None:
+        """Give up the claim made here, and what the worker, if it was killed, has left of a lock."""
         if key in self.tokens and self.owns(key):
+            clear_lock(self.state(key))
             self._claim(key).unlink(missing_ok=True)
         self.tokens.pop(key, None)
 

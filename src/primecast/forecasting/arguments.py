@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from primecast.errors import InputError, format_list
+from primecast.errors import InputError, format_list, show
 from primecast.forecasting.bounds import BOUNDS
 from primecast.forecasting.designs import DESIGNS, LAST_SEASON, LONG, QUALITIES, SHORT, designs_around, shorter_lookback
 from primecast.frames.roles import shifts
@@ -82,6 +82,9 @@ class Arguments:
         twice = set(self.past or ()) & set(self.future or ())
         if twice:
             raise InputError(f"these covariates are given as past and as future: {format_list(sorted(twice))}")
+        for kind, names in (("past", self.past or ()), ("future", self.future or ())):
+            if len(set(names)) < len(names):
+                raise InputError(f"{kind} is {show(list(names))}; it must name each covariate once")
         try:
             json.dumps(asdict(self), allow_nan=False)
         except (RecursionError, TypeError, ValueError) as error:

@@ -30,7 +30,7 @@ from primecast.forecasting.designs import resolve
 from primecast.forecasting.drawing import plot_state
 from primecast.forecasting.export import export_state
 from primecast.forecasting.fitting import fit_state
-from primecast.forecasting.hub import pull, push
+from primecast.forecasting.hub import locate, push
 from primecast.forecasting.intervals import check_levels
 from primecast.forecasting.leaderboard import Leaderboard, leaderboard
 from primecast.forecasting.model_card import summarize
@@ -200,7 +200,8 @@ class Forecaster:
         """Add newer rows: forecasts start from them, and their errors join those that make the intervals.
 
         The model stays as it is. `data` may be a single row, and may overlap the known rows; its first new row must be
-        the next one. All rows of an array are new, since they have no numbers.
+        the next one. All rows of an array are new, since they have no numbers. Other values for the last look-back +
+        horizon dates are used, with a RevisedRowsWarning where they contradict known ones; numbered rows may not.
         """
         self.state_ = update_state(self._fitted(), data)
         return self
@@ -391,7 +392,7 @@ class Forecaster:
     @checked()
     def from_pretrained(cls, name: Path | str, *, revision: str | None = None) -> "Forecaster":
         """Load from a folder or, where there is none of this name, from the Hugging Face Hub (extra `hub`)."""
-        return cls.load(name if Path(name).is_dir() else pull(str(name), revision=revision))
+        return cls.load(locate(name, revision=revision))
 
     @checked()
     def export(self, path: Path | str) -> None:

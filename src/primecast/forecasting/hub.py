@@ -4,6 +4,7 @@ A saved folder has the Hub's own layout, config.json, model.safetensors and READ
 huggingface_hub is an extra; a downloaded folder goes through the same checks as any other.
 """
 
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,14 @@ def push(folder: Path, repo_id: str, *, private: bool) -> str:
     except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
         raise InputError(f"cannot upload to {repo_id!r}: {_first_line(error)}") from error
     return str(commit)
+
+
+def locate(name: Path | str, *, revision: str | None) -> Path:
+    """Return the folder of this name or, where there is none, one that is downloaded from the Hub."""
+    with suppress(OSError):  # of a name that no folder can have
+        if Path(name).is_dir():
+            return Path(name)
+    return pull(str(name), revision=revision)
 
 
 def pull(repo_id: str, *, revision: str | None) -> Path:

@@ -31,7 +31,14 @@ from primecast.frames.future_covariates import read_future_covariates
 from primecast.frames.layouts import Layout
 from primecast.frames.point_in_time import PointInTimeValues
 from primecast.frames.read import reopen_table
-from primecast.frames.validate import CheckedFrame, check_frame, check_magnitude, check_overlap
+from primecast.frames.validate import (
+    CheckedFrame,
+    check_frame,
+    check_magnitude,
+    check_overlap,
+    revised,
+    warn_revised_rows,
+)
 from primecast.frames.window_builder import WindowBuilder
 from primecast.training.loop import predict
 
@@ -251,12 +258,17 @@ def errors_so_far(state: FittedState, table: CheckedFrame) -> Calibration | None
 def update_state(state: FittedState, data: object) -> FittedState:
     """Return the state after newer rows: its forecasts start from them, and their errors join the calibration.
 
-    The model stays as it is.
+    The model stays as it is. Known rows take the values that are given for them again; errors already counted stay.
     """
-    before, new = state.recent, _newer_rows(state, data)
-    if not len(new):
+    before, rows = state.recent, _later_rows(state, data)
+    truth = revised(before, rows)
+    if isinstance(before.index, pd.RangeIndex) and (rows.index <= before.index[-1]).any():
+        check_overlap(rows, before, truth)
+    new = _newer_rows(before, rows)
+    if not len(new) and np.array_equal(truth, before.truth, equal_nan=True):
         return state
-    joined = _join(state, new)
+    joined = _join(state, truth, new)
+    warn_revised_rows(before, truth)
     # One more window ends with every new row; those that keep to the stride of the others are kept.
     first = max(state.first_origin(joined), len(before) + 1 - state.horizon)
     origins = state.builder.origins(joined, range(first, len(joined)))
@@ -273,20 +285,22 @@ def update_state(state: FittedState, data: object) -> FittedState:
     )
 
 
-def _newer_rows(state: FittedState, data: object) -> pd.DataFrame:
-    """Return the rows of a table that come after those known; they must continue them."""
+def _later_rows(state: FittedState, data: object) -> pd.DataFrame:
+    """Return the rows of a table, with numbers that continue those known if it has none."""
     wide, _ = open_later(state, data)
-    own = state.recent.index
     if wide.index.hasnans:
         raise InputError(f"{np.count_nonzero(wide.index.isna())} time stamps are missing (NaT); drop those rows")
     if isinstance(data, np.ndarray) and len(wide):
-        wide = wide.set_axis(future_index(own, len(wide)), axis="index")
-    new = wide[wide.index > own[-1]]
-    if isinstance(own, pd.RangeIndex) and len(new) < len(wide):
-        check_overlap(wide, state.recent)
+        wide = wide.set_axis(future_index(state.recent.index, len(wide)), axis="index")
+    return wide[list(state.roles.columns)]
+
+
+def _newer_rows(known: CheckedFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that come after those known; they must continue them."""
+    new = rows[rows.index > known.index[-1]]
     if not len(new):
         return new
-    expected = future_index(own, len(new))
+    expected = future_index(known.index, len(new))
     wrong = np.flatnonzero(new.index != expected)
     if len(wrong):
         raise InputError(
@@ -296,14 +310,14 @@ def _newer_rows(state: FittedState, data: object) -> pd.DataFrame:
     return pd.DataFrame(to_numbers(new), index=new.index, columns=new.columns)
 
 
-def _join(state: FittedState, new: pd.DataFrame) -> CheckedFrame:
-    """Return the rows known so far followed by these, checked and filled together."""
-    before = state.recent
-    given = before.truth
-    given[0] = before.frame.iloc[0]  # a gap that began before these rows has the value it was filled with
-    values = np.concatenate([given, new[list(state.roles.columns)].to_numpy()])
+def _join(state: FittedState, truth: Float64[np.ndarray, "t n"], new: pd.DataFrame) -> CheckedFrame:
+    """Return the rows known so far, of which this is the truth, followed by new ones, checked and filled together."""
+    before, gaps = state.recent, np.isnan(truth[:1])
+    # A gap that began before these rows has the value it was filled with.
+    given = np.concatenate([np.where(gaps, before.frame.iloc[:1], truth[:1]), truth[1:]])
+    values = np.concatenate([given, new.to_numpy()])
     index = with_length(before.index, len(values))
     frame = pd.DataFrame(values, index=index, columns=before.frame.columns)
     joined = check_frame(frame, missing=state.arguments.missing)
     check_magnitude(joined, state.scaler)
-    return CheckedFrame(joined.frame, np.concatenate([before.gaps[:1], joined.gaps[1:]]))
+    return CheckedFrame(joined.frame, np.concatenate([gaps, joined.gaps[1:]]))

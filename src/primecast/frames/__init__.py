@@ -2,7 +2,7 @@
 
 `read` opens a table (by way of `files`, `time_columns` and `columns`), `dates` and `validate` check it,
 `window_builder` makes windows of it; `layouts` returns forecasts in kind. No module here knows a model.
-May import: data, errors.
+May import: data, schema, storage, errors.
 """
 
 from primecast.frames.dates import frequency_in_words, future_index, season_of
@@ -13,6 +13,7 @@ from primecast.frames.read import ColumnsLeftOutWarning, open_table, read_table
 from primecast.frames.validate import (
     POLICIES,
     ConstantChannelWarning,
+    RevisedRowsWarning,
     SilentChannelWarning,
     dataset_from_frame,
     describe_gaps,
@@ -23,6 +24,7 @@ __all__ = [
     "POLICIES",
     "ColumnsLeftOutWarning",
     "ConstantChannelWarning",
+    "RevisedRowsWarning",
     "SilentChannelWarning",
     "UnknownFutureWarning",
     "dataset_from_frame",

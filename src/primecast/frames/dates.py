@@ -202,6 +202,11 @@ def _code(freq: pd.offsets.BaseOffset) -> str:
 
 def check_kind(index: pd.Index) -> None:
     """Refuse an index that holds neither dates nor whole numbers."""
+    if isinstance(index, pd.MultiIndex):
+        raise InputError(
+            f"the rows have {index.nlevels} indexes (a MultiIndex); make columns of them with df.reset_index(), and "
+            "name them as id and time if each row is one of several series"
+        )
     if isinstance(index, pd.PeriodIndex):
         raise InputError("the frame has a PeriodIndex; make stamps of its periods with df.to_timestamp()")
     if not (isinstance(index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(index.dtype)):

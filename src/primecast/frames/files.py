@@ -15,6 +15,7 @@ from primecast.errors import InputError, check_known
 from primecast.frames.binary_files import check_excel, check_feather, check_parquet
 from primecast.frames.numbers import decimal_sign, joined_names, make_missing
 from primecast.frames.text_files import FileFormat, read_text, with_numbers
+from primecast.storage.atomic import refuse_os_errors
 
 HEADERS = ("infer", 0, None)
 """Whether the first row has the names: yes unless it looks like data, yes, no."""
@@ -32,10 +33,12 @@ def path_of(given: str | Path) -> Path:
             "file, or give pandas.read_csv(io.StringIO(text))"
         )
     path = Path(text)
-    if path.is_file():
-        return path
-    if path.exists():
-        raise InputError(f"{text!r} is {'a folder' if path.is_dir() else 'no regular file'}; give the path of a table")
+    with refuse_os_errors(f"read {text!r}"):  # of a name that no file can have
+        if path.is_file():
+            return path
+        if path.exists():
+            kind = "a folder" if path.is_dir() else "no regular file"
+            raise InputError(f"{text!r} is {kind}; give the path of a table")
     raise InputError(f"there is no file {text!r}{'; download it first' if '://' in text else ''}")
 
 

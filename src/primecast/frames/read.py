@@ -7,7 +7,7 @@ CSV, Parquet, Excel, pandas, polars, numpy ──open_table──> OpenTable: wi
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,10 @@ from primecast.frames.regular import with_absent_rows
 from primecast.frames.text_files import names_nothing
 from primecast.frames.time_columns import at_step, dated_from, find_date, find_time, set_time
 from primecast.frames.validate import check_columns, describe_gaps
+from primecast.schema import Rule, checked
+
+LISTED = Rule(("name", "list"), optional=True)
+"""A name, or several."""
 
 
 class ColumnsLeftOutWarning(UserWarning):
@@ -120,6 +124,7 @@ def read_table(path: Path | str, **options: Any) -> pd.DataFrame:
     return table.frame
 
 
+@checked(time=LISTED, columns=LISTED, drop=LISTED, covariates=LISTED)
 def open_table(
     data: object,
     *,
@@ -159,7 +164,7 @@ def open_table(
         return data
     given = Layout(
         id=id, time=time, value=value, dayfirst=dayfirst, header=header, decimal=decimal, freq=freq, start=start, tz=tz,
-        na=[na] if isinstance(na, str | int | float) else list(na),
+        na=list(na) if isinstance(na, Iterable) and not isinstance(na, str) else [na],
     )  # fmt: skip
     with _whole_characters():
         return _opened(data, given, columns=columns, drop=drop, covariates=covariates)

@@ -6,6 +6,7 @@ start, freq                rows without dates: dated from there
 """
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from zoneinfo import available_timezones
@@ -73,8 +74,8 @@ def split_names(given: str | Sequence[str], columns: Sequence[object]) -> list[o
     A column whose name is a whole number is found by its text.
     """
     known = {str(name): name for name in reversed(list(columns))}
-    texts = [given] if isinstance(given, str) else list(given)
-    names = [part for one in texts for part in ([one] if one in columns or one in known else _split(one, known))]
+    texts = [given] if isinstance(given, str) else list(map(str, given))
+    names = [part for one in texts for part in ([one] if one in known else _split(one, known))]
     return [name if name in columns else known.get(str(name), name) for name in names]
 
 
@@ -302,7 +303,7 @@ def _in_zone(stamps: pd.Index, tz: str, *, source: str) -> pd.DatetimeIndex:
         if stamps.tz is not None:
             return stamps.tz_convert(tz)
         return stamps.tz_localize(tz, ambiguous="infer")
-    except KeyError as error:
+    except (KeyError, IndexError, OSError) as error:  # OSError: "US" is a folder of zones
         places = {zone.rpartition("/")[2].casefold(): zone for zone in sorted(available_timezones())}
         near = get_close_matches(tz.rpartition("/")[2].casefold(), places, n=1)
         hint = f" (did you mean {places[near[0]]!r}?)" if near else ""
@@ -325,10 +326,22 @@ def dated_from(
         raise InputError(f"{source} has dates already; leave out freq and start")
     step = _step(freq)
     try:
-        index = pd.date_range(start, periods=len(frame), freq=step, tz=tz, name="time")
+        index = pd.date_range(_first_date(start), periods=len(frame), freq=step, tz=tz, name="time")
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"rows cannot be dated with freq={freq!r} and start={start!r}: {error}") from error
     return frame.set_axis(index, axis="index")
+
+
+def _first_date(text: str) -> pd.Timestamp:
+    """Return the date of a text; raise a ValueError where its day and month could be taken for each other."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of pandas: that a date does not fit its dayfirst
+        one, other = (pd.to_datetime(text, dayfirst=dayfirst) for dayfirst in (False, True))
+    if pd.isna(one):
+        raise ValueError("it is no date")
+    if one != other:
+        raise ValueError(f"it may be {one.date()} or {other.date()}; write the one that is meant like this")
+    return one
 
 
 MOST_STEPS = 100
@@ -358,9 +371,15 @@ def at_step(frame: pd.DataFrame, freq: str) -> pd.DataFrame:
 
 
 def _step(freq: str) -> pd.offsets.BaseOffset:
+    """Return the step of this name; it goes forward."""
     try:
-        return pd.tseries.frequencies.to_offset(freq)
-    except ValueError as error:
+        step = pd.tseries.frequencies.to_offset(freq)
+        if step.n < 1:
+            raise InputError(f"freq is {freq!r}; it must be a step forward, such as h, 15min, D, W or MS")
+        return step
+    except InputError:
+        raise
+    except (ValueError, OverflowError) as error:
         near = WORDS.get(freq.strip().casefold())
         hint = f" (did you mean {near!r}?)" if near else ""
         raise InputError(f"unknown step {freq!r}{hint}; steps are h, 15min, D, W, MS and the like") from error

@@ -8,7 +8,7 @@ Letters: t rows, n columns.
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,11 @@ from jaxtyping import Bool, Float64
 
 from primecast.data.formats import to_numbers
 from primecast.data.windows import Dataset, Ratio, Scaler
-from primecast.errors import InputError, format_list, unknown
+from primecast.errors import InputError, format_list, stamp, unknown
 from primecast.frames.date_columns import SHORTEST
-from primecast.frames.dates import Index, check_kind, future_index, season_of, units_of_rows
+from primecast.frames.dates import Index, check_kind, frequency_in_words, future_index, season_of, units_of_rows
 from primecast.frames.regular import GIVE_ZONE, at_clock_change, regular_index, with_absent_rows
+from primecast.schema import COUNT, checked
 
 POLICIES = {
     "error": "missing values are refused",
@@ -27,6 +28,8 @@ POLICIES = {
     "ffill": "the last value before the gap; a gap at the start takes the first value after it",
     "mask": "as ffill in the inputs, and no error is counted where the truth is missing",
 }
+ROUNDING = 1e-6
+"""Relative to its size: a value that differs by less is the same, written with fewer digits or as float32."""
 LONG_COLUMNS = {"unique_id", "ds", "y"}
 
 
@@ -36,6 +39,10 @@ class ConstantChannelWarning(UserWarning):
 
 class SilentChannelWarning(UserWarning):
     """Some channels have no value in the whole look-back; their forecast rests on a value from before it."""
+
+
+class RevisedRowsWarning(UserWarning):
+    """Rows that were known are given again with other values."""
 
 
 def warn_silent_channels(table: "CheckedFrame") -> None:
@@ -116,6 +123,7 @@ def check_frame(df: pd.DataFrame, *, missing: str) -> CheckedFrame:
     return CheckedFrame(_fill(frame, missing), frame.isna().to_numpy())
 
 
+@checked()
 def validate(df: pd.DataFrame, *, missing: str = "error") -> pd.DataFrame:
     """Return `check_frame` of a frame as a frame; with "mask" its gaps stay NaN.
 
@@ -136,10 +144,9 @@ def warn_constant_channels(table: CheckedFrame) -> None:
         )
 
 
+@checked(season=replace(COUNT, optional=True))
 def dataset_from_frame(df: pd.DataFrame, *, name: str = "", season: int | None = None) -> Dataset:
     """Return a frame as a data set of the benchmarks, split 7:1:2 as `Forecaster.fit` splits it."""
-    if season is not None and season < 1:
-        raise InputError(f"season must be at least 1 step, but {season} was given")
     table = check_frame(df, missing="error")
     return Dataset(
         name=name,
@@ -245,16 +252,57 @@ def _fill(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
 # ---------------------------------------------------------------- checks beside rows already known
 
 
-def check_overlap(wide: pd.DataFrame, known: CheckedFrame) -> None:
-    """Refuse numbered rows that differ from those known by the same numbers: mostly they were counted from 0 again."""
-    place = known.index.get_indexer(wide.index)
-    shared = wide[place >= 0]
-    given, own = to_numbers(shared), known.truth[place[place >= 0]][:, known.frame.columns.get_indexer(wide.columns)]
-    if not len(shared) or ((given != own) & ~np.isnan(given) & ~np.isnan(own)).any():
+def revised(known: CheckedFrame, given: pd.DataFrame) -> Float64[np.ndarray, "t n"]:
+    """Return the truth of known rows as a later table gives it; its missing values change nothing, nor do roundings.
+
+    given: columns as those of `known`. Rows that occur twice, or lie between known rows, are refused.
+    """
+    twice, place = given.index[given.index.duplicated()], known.index.get_indexer(given.index)
+    if len(twice):
+        raise InputError(f"the row of {stamp(twice[0])} occurs more than once; keep one of them")
+    between = (place < 0) & (given.index >= known.index[0]) & (given.index <= known.index[-1])
+    if between.any():
+        raise InputError(
+            f"the row of {stamp(given.index[between][0])} lies between the rows that are known, which are "
+            f"{frequency_in_words(known.index)} from {stamp(known.index[0])} on"
+        )
+    truth, shared, place = known.truth, to_numbers(given[place >= 0]), place[place >= 0]
+    same = np.isnan(shared) | np.isclose(shared, truth[place], rtol=ROUNDING, atol=0)
+    truth[place] = np.where(same, truth[place], shared)
+    return truth
+
+
+def check_overlap(wide: pd.DataFrame, known: CheckedFrame, truth: Float64[np.ndarray, "t n"]) -> None:
+    """Refuse numbered rows that differ from those known by the same numbers: mostly they were counted from 0 again.
+
+    truth: of the known rows, as the table gives it, see `revised`.
+    """
+    if not known.index.isin(wide.index).any() or _contradictions(known, truth).any():
         raise InputError(
             f"the rows are numbered {wide.index[0]} to {wide.index[-1]}, but those known by these numbers are others; "
             f"the next row is number {future_index(known.index, 1)[0]}"
         )
+
+
+def warn_revised_rows(known: CheckedFrame, truth: Float64[np.ndarray, "t n"]) -> None:
+    """Warn of known rows whose truth is another now, with an example."""
+    other = _contradictions(known, truth)
+    if not other.any():
+        return
+    row, column = (int(place[0]) for place in np.nonzero(other))
+    warnings.warn(
+        f"{np.count_nonzero(other.any(axis=1))} of the last {len(known)} rows known so far are given with other values "
+        f"in {np.count_nonzero(other.any(axis=0))} of {other.shape[1]} channels, such as "
+        f"{known.frame.columns[column]!r} at {stamp(known.index[row])}: {known.truth[row, column]:.10g} before, "
+        f"{truth[row, column]:.10g} now; the new values are used",
+        RevisedRowsWarning,
+        stacklevel=4,  # the call of `Forecaster.update`
+    )
+
+
+def _contradictions(known: CheckedFrame, truth: Float64[np.ndarray, "t n"]) -> Bool[np.ndarray, "t n"]:
+    """Return which values were known and are others now; a gap that got a value is no contradiction."""
+    return np.asarray((truth != known.truth) & ~known.gaps)
 
 
 def check_magnitude(table: CheckedFrame, scaler: Scaler) -> None:

@@ -50,6 +50,8 @@ def check_tensor(name: str, x: Tensor, axes: str | None, *, like: Tensor | None 
         raise InputError(f"{name} is {show(x)}; it must be a tensor{f' of shape {axes}' if axes else ''}")
     if axes is not None and x.ndim != axes.count(",") + 1:
         raise InputError(f"{name} has shape {tuple(x.shape)}; it must be {axes}")
+    if x.layout != torch.strided:
+        raise InputError(f"{name} is of layout {x.layout}; it must be a dense tensor, {name}.to_dense()")
     if not x.is_floating_point():
         raise InputError(f"{name} is of {x.dtype}; it must be of a floating-point type")
     if like is not None and x.device != like.device:

@@ -197,6 +197,8 @@ class Primer(nn.Module):
             raise InputError(
                 f"series is of {series.dtype} on {series.device}; it must be real numbers on {self.offset.device}"
             )
+        if series.layout != torch.strided:
+            raise InputError(f"series is of layout {series.layout}; it must be a dense tensor, series.to_dense()")
         _, tokens, length = series.shape
         if length != self.length:
             raise InputError(f"the primer was made for a look-back of {self.length} steps, the windows have {length}")

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from primecast.errors import InputError, check_known
+from primecast.errors import InputError, check_known, show
 from primecast.nn.attention import MODULATE, Prime
 from primecast.nn.primer import Primer, build_primer
 from primecast.nn.primer_layers import PairFeatures
@@ -42,14 +42,11 @@ IDENTITY: Mapping[str, object] = {"kind": "full", "base": "identity", "gain": 0.
 
 @dataclass(eq=False)
 class Feed:
-    """What the attention modules of one swap share: their primers, and the tokens before and after those with a series.
-
-    read: whether any of them has ever read what it was fed.
-    """
+    """What the attention modules of one swap share: their primers, and the tokens around those with a series."""
 
     primers: nn.ModuleList = field(repr=False)
     bare: tuple[int, int]
-    read: bool = field(default=False, repr=False)
+    read: bool = field(default=False, repr=False)  # whether any of them has ever read what it was fed
 
 
 class ActiveFeed:
@@ -248,6 +245,8 @@ def swap_attention(
     Example, channels of windows (b, l, n) as tokens: `swap_attention(model, length=96, series=lambda x: x.mT)`.
     """
     check_known("modulate", modulate, MODULATE)
+    if len(bare) != 2 or not all(isinstance(count, int) and count >= 0 for count in bare):
+        raise InputError(f"bare is {show(bare)}; it must be two whole numbers of at least 0")
     known = (*(Rule(Adapter).check("an adapter", one) for one in adapters), MULTIHEAD, *HUGGING_FACE)
     found = list(_find(model, known, where))
     if not found:

@@ -38,6 +38,7 @@ def refuse_os_errors(action: str) -> Iterator[None]:
 def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Write the file so that it holds either its old content or all of `data`, whatever happens in between."""
     with refuse_os_errors(f"write {path}"):
+        check_regular(path)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -54,6 +55,12 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse to write in the place of a folder, or of a device such as /dev/null: a rename would replace it."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -105,6 +112,13 @@ def _lock(path: Path, *, wait: bool) -> IO[bytes] | None:
         except FileNotFoundError:
             pass
         file.close()  # the one who had it deleted it at the end: the lock of a file that nobody else can find
+
+
+def clear_lock(folder: Path) -> None:
+    """Delete the lock file that a killed process has left in the folder; one that somebody holds stays."""
+    if (folder / ".lock").exists():
+        with suppress(InputError), lock_folder(folder, wait=False):  # InputError: none of ours, or not ours to delete
+            pass
 
 
 def clear_temporaries(folder: Path, *names: str) -> None:

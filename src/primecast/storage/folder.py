@@ -17,11 +17,13 @@ from torch import Tensor
 
 from primecast.errors import InputError
 from primecast.storage.atomic import (
+    check_regular,
     clear_temporaries,
     lock_folder,
     open_bounded,
     read_bytes,
     read_json,
+    refuse_os_errors,
     write_bytes_atomically,
     write_json,
 )
@@ -38,22 +40,36 @@ def save_folder(
 ) -> None:
     """Write config.json, model.safetensors and README.md; a process killed on the way leaves the old ones or the new.
 
-    form: the kind of object the folder holds, such as "primecast.Forecaster"; no other folder is overwritten.
+    form: the kind of object the folder holds, such as "primecast.Forecaster"; no other folder is overwritten, see
+    `check_replaceable`.
     """
     blob = as_bytes(tensors, {})
     new = with_checksum({"form": form, "sha256": hashlib.sha256(blob).hexdigest(), **config})
-    _present(folder, form)  # refuse another's folder before it is touched
+    check_replaceable(folder, form=form)  # before it is touched
     with lock_folder(folder, wait=True):
         for name in (CONFIG, WEIGHTS, CARD):  # or the first would be written when the last cannot be
-            if (folder / name).is_dir():
-                raise InputError(f"cannot write {folder / name}: it is a folder")
+            check_regular(folder / name)
         clear_temporaries(folder, CONFIG, WEIGHTS, CARD)
         old = _present(folder, form)
-        if old is not None:
-            write_json(folder / CONFIG, {**new, "previous": old})
+        # First, so that weights and a card that are alone are known to be somebody else's.
+        write_json(folder / CONFIG, new if old is None else {**new, "previous": old})
         write_bytes_atomically(folder / WEIGHTS, blob)
-        write_json(folder / CONFIG, new)
+        if old is not None:
+            write_json(folder / CONFIG, new)
         write_bytes_atomically(folder / CARD, card.encode())
+
+
+def check_replaceable(folder: Path, *, form: str) -> None:
+    """Refuse a folder that holds a file of somebody else under one of our names."""
+    with refuse_os_errors(f"write into {folder}"):
+        alone = [] if (folder / CONFIG).exists() else [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
+        if alone:
+            raise _not_ours(folder / alone[0], form)
+        _present(folder, form)
+
+
+def _not_ours(path: Path, form: str) -> InputError:
+    return InputError(f"{path} was not written by primecast for a {form}: save into a folder of its own")
 
 
 def with_checksum(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,8 +104,9 @@ def _identity(folder: Path) -> list[tuple[int, int, int]]:
 def open_folder(folder: Path, *, form: str) -> tuple[dict[str, Any], str]:
     """Return the configuration of the weights that are in the folder, and the sha256 of these weights."""
     path = folder / CONFIG
-    if not folder.exists():
-        raise InputError(f"there is no folder {str(folder)!r}")
+    with refuse_os_errors(f"read {folder}"):
+        if not folder.exists():
+            raise InputError(f"there is no folder {str(folder)!r}")
     config = read_json(path)
     if not isinstance(config, dict) or config.get("form") != form:
         given = config.get("form") if isinstance(config, dict) else type(config).__name__
@@ -135,7 +152,7 @@ def _present(folder: Path, form: str) -> dict[str, Any] | None:
         return None
     config = read_json(path)
     if not isinstance(config, dict) or config.get("form") != form:
-        raise InputError(f"{path} was not written by primecast for a {form}: save into a folder of its own")
+        raise _not_ours(path, form)
     with suppress(InputError):
         present, digest = open_folder(folder, form=form)
         return with_checksum({"form": form, "sha256": digest, **present})

@@ -146,15 +146,15 @@ def fit(
     with (
         require_grad_only(model, selected),
         torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
+        hold_signals(settings.state is not None and group.size == 1) as held,  # of a group, none can save alone
         lock_state_dir(settings.state, group),
         Display(progress, shown=group.is_main, epochs=settings.epochs, steps=steps) as display,
     ):
         run = TrainingRun(model, optimizer, {**parts, **description}, settings, steps, target, group)
         if run.resume():
             display.resumed(run.progress)
-        try:  # processes of a group save together: one that was told to end could not save alone
-            with hold_signals(settings.state is not None and group.size == 1) as held:
-                _train(run, train, val, loss, display, held)
+        try:
+            _train(run, train, val, loss, display, held)
         finally:
             run.restore_best()
     return History.of(run.progress, epochs=settings.epochs)

@@ -15,6 +15,10 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class ProcessEnd(BaseException):
+    """Leaves the training for a signal that then ends the process, so that its folder is unlocked first."""
+
+
 @dataclass
 class HeldSignals:
     """The first signal waits for `deliver`; a second one takes effect at once."""
@@ -38,7 +42,12 @@ class HeldSignals:
             signal.signal(*self.handlers.popitem())
 
     def deliver(self) -> None:
-        """Let a signal that waits have its usual effect: an exception, or the end of the process."""
+        """Let a signal that waits have its usual effect: an exception, or the end of the process (see `ProcessEnd`)."""
+        if self.pending is not None and signal.getsignal(self.pending) is signal.SIG_DFL:
+            raise ProcessEnd
+        self.raise_pending()
+
+    def raise_pending(self) -> None:
         if self.pending is not None:
             number, self.pending = self.pending, None
             signal.raise_signal(number)
@@ -54,4 +63,4 @@ def hold_signals(active: bool) -> Iterator[HeldSignals]:
         yield held
     finally:
         held.restore()
-        held.deliver()
+        held.raise_pending()
