@@ -10,7 +10,10 @@ import pandas as pd
 
 from primecast.errors import InputError
 
-NOTHING = ["?", "-", "--", "---", "----", "\u2013", "\u2014", ".", "n.a.", "N.A.", "k.A.", "k. A.", "#NV", "#DIV/0!"]
+NOTHING = [
+    *("?", "-", "--", "---", "----", "\u2013", "\u2014", ".", "n.a.", "N.A.", "k.A.", "k. A.", "#NV", "#DIV/0!"),
+    *("*" * count for count in range(1, 9)),
+]
 """Cells that stand for a missing value, beside those that pandas knows, such as NA and the empty cell."""
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 DATA = rf"{NUMBER}|[+-]?\d*,\d+|\d[\d.:/T+Z -]*\d"
