@@ -890,6 +890,19 @@ def test_a_long_name_does_not_push_columns_off_a_desk(open_page: Any, tmp_path: 
     assert all(page.locator("td bdi", has_text="plant_3").evaluate_all(f"(all) => all.map({ends})"))
 
 
+def test_a_figure_of_any_width_finds_its_margins(open_page: Any, tmp_path: Path) -> None:
+    """How many ticks there are depends on the width: a margin for the last one may take it away, and so on forever."""
+    data = sample(40)
+    assert data.sensor_ablation is not None
+    bars = data.sensor_ablation.assign(mean=-0.0003, largest=np.linspace(0.001313, 0, 40))
+    write_report(replace(data, sensor_ablation=bars), tmp_path / "edge.html")
+    seen = open_page(file=tmp_path / "edge.html")
+    figure = seen.page.locator("#sensor_ablation")
+    for width in range(760, 830, 2):
+        figure.evaluate("(place, width) => Plotly.relayout(place, { width, autosize: false }).then(() => 0)", width)
+    assert seen.complaints == []
+
+
 def test_it_prints(desk: SimpleNamespace) -> None:
     paper = desk.page.pdf(format="A4")
     assert paper.startswith(b"%PDF") and len(paper) > 30_000

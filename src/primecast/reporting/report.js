@@ -42,13 +42,14 @@ const touch = matchMedia("(pointer: coarse)").matches;
 const config = () => ({ displaylogo: false, responsive: true, displayModeBar: touch ? false : "hover", scrollZoom: false });
 
 function layout(more) {
-  const axis = { gridcolor: css("--line"), linecolor: css("--line"), zeroline: false, automargin: true };
+  const axis = { gridcolor: css("--line"), linecolor: css("--line"), zeroline: false };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--ink") },
-    margin: { l: 48, r: 12, t: 10, b: 36 }, dragmode: touch ? false : "zoom",
+    margin: { l: 48, r: 24, t: 10, b: 36 }, dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
-    ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
+    // Along an axis the margins are fixed: they decide which ticks there are, so that a margin for the last tick may remove it.
+    ...more, xaxis: { ...axis, automargin: "height", ...more.xaxis }, yaxis: { ...axis, automargin: "width", ...more.yaxis },
   };
 }
 
@@ -306,7 +307,7 @@ function drawAblation() {
     text: rows.map((row) => plain(row.channel)), marker: { color: css("--ahead"), size: 9, symbol: "diamond" }, hovertemplate: "%{text}: %{x:.2f} %" };
   $("sensor_ablation").style.height = `${Math.max(12, 4.5 + (paper() ? 1.1 : 1.6) * rows.length)}rem`;
   return draw($("sensor_ablation"), [bars, worst], { hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-    margin: { l: 60, r: 12, t: 30, b: 44 }, bargap: 0.45,
+    margin: { l: 60, r: 24, t: 30, b: 44 }, bargap: 0.45,
     xaxis: { title: { text: "growth of the squared error, %" }, zeroline: true, zerolinecolor: css("--soft") },
     yaxis: { tickvals: places, ticktext: shorts(rows.map((row) => row.sensor), 18).map(plain), showgrid: false } });
 }
