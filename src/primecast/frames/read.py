@@ -277,10 +277,10 @@ def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[
         found = replace(found, time=find_time(frame, found.time, path=None if path is None else str(path)))
         wide, dayfirst = set_time(frame, found.time, given.dayfirst, tz=given.tz, source=source)
         remarks = (*_kind_of_dates(frame, found.time), *remarks)
+        refuse_long(wide, source=source)
         if given.freq is not None:
             wide = at_step(wide, given.freq)
             remarks = (f"means of steps of {given.freq!r}", *remarks)
-        refuse_long(wide, source=source)
     several = not isinstance(found.time, str | None)  # of a file, too: it is said, and read alike later
     dayfirst = matrix.layout.dayfirst if matrix.remarks else dayfirst
     layout = replace(found if path is None or several else given, dayfirst=dayfirst, left_out=left_out)
