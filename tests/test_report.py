@@ -905,8 +905,8 @@ def test_paper_has_light_figures_of_its_own_width_and_the_tables_of_maps(open_pa
     shown = page.locator("#trust > .scroll tbody tr").evaluate_all(
         "(all) => all.filter((one) => one.offsetParent).length"
     )
-    together = "(text) => getComputedStyle(text).breakAfter"
-    assert page.locator("#future h2 + p").evaluate(together) == "avoid"  # else a heading stays behind its figure
+    together = "(text) => getComputedStyle(text).breakAfter + getComputedStyle(text).breakInside"
+    assert page.locator("#future h2 + p").evaluate(together) == "avoidavoid"  # else a heading stays behind its figure
     assert shown == 31 and page.get_by_text("On paper, the first 30 of 227 channels.").count() == 2
     assert page.locator("#found").inner_text() == "227 of 227 channels; the first 60 are shown"
     assert seen.complaints == []
