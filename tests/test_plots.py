@@ -27,7 +27,7 @@ from primecast.plotting.figures import (
     relation_figure,
     trade_figure,
 )
-from primecast.plotting.plots import plot_forecast
+from primecast.plotting.plots import plot_forecast, plot_relations
 from primecast.plotting.style import COLORS
 
 
@@ -212,6 +212,19 @@ def test_of_many_channels_the_first_are_drawn_and_those_that_are_asked_for() -> 
     assert [axis.get_ylabel() for axis in axes] == ["c7", "c3"] and axes[0].figure.get_supxlabel() == ""
     with pytest.raises(InputError, match="unknown channel 'c77' .did you mean 'c7'"):
         plot_forecast(frame[:4], frame[4:], {}, channels=["c77"])
+
+
+def test_long_names_of_sensors_stay_different() -> None:
+    names = [f"Plant {place} line 0{line} temperature" for place in "NS" for line in (1, 2)]
+    frame = hours(7, **dict.fromkeys(names, 0))
+    axes = plot_forecast(frame[:4], frame[4:], {}, units={names[1]: "°C"})
+    assert [axis.get_ylabel() for axis in axes][:2] == [
+        "Plant N line 01\ntemperature",
+        "Plant N line 02\ntemperature\n(°C)",
+    ]
+    assert drawn(axes[0].figure)
+    axis = plot_relations(pd.DataFrame(np.nan, names, names), pd.DataFrame(0.0, names, names))
+    assert labels(axis.get_xticklabels()) == names
 
 
 def test_the_figure_is_the_one_that_pyplot_shows() -> None:

@@ -441,6 +441,7 @@ def test_an_error_speaks_of_the_options_of_its_command() -> None:
     for python, shell in (
         ("choose missing='interpolate' or drop", "choose --missing interpolate or drop"),
         ("dayfirst=True or dayfirst=False", "--dayfirst or --monthfirst"),
+        ("matrix=True or matrix=False", "--matrix or --no-matrix"),
         ("take batch_size=1 or model='dlinear'", "take --set batch_size=1 or --set model=dlinear"),
         ("time_limit is -1; it must be", "--time-limit is -1; it must be"),
         ("season is 0; it must be", "season is 0; it must be"),

@@ -31,7 +31,7 @@ from primecast.reporting import render
 from primecast.reporting.describe import duration, inspect
 from primecast.reporting.gather import describe_settings, gather, pair_maps
 from primecast.reporting.render import PairMap, ReportData, report_html, write_report
-from primecast.reporting.summary import concerns, coverage_by_hour
+from primecast.reporting.summary import concerns, coverage_by_hour, next_values
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
 ROWS, HORIZON = 211, 13
@@ -346,6 +346,20 @@ def test_numbers_that_may_mean_missing_are_named_before_they_are_trusted() -> No
     with pytest.warns(ColumnsLeftOutWarning, match="^in the frame -999 stands in 2 rows of b, .* give na=-999$"):
         forecaster = Forecaster(horizon=3, lookback=13, model="ridge", progress="off").fit(frame)
     assert gather(forecaster, frame, title="plant").suspects == {"b": {"-999": 2}}
+
+
+@pytest.mark.usefixtures("small_plotly")
+def test_a_number_that_may_mean_missing_hides_neither_digits_nor_the_curve() -> None:
+    data = sample(first="a")
+    frame, forecast = data.frame.copy(), data.forecast.copy()
+    frame.iloc[50, 0] = -9999
+    forecast.iloc[0, 0] = -1e-9
+    odd = replace(data, frame=frame, forecast=forecast, suspects={"a": {"-9999": 1}})
+    row = next_values(frame, forecast, data.bounds, odd.suspects)["rows"][0]
+    assert row["cells"][0][0] == "0.000" and row["seen"][0] == f"{frame['a'].iloc[-1]:.3f}"
+    assert next_values(frame, forecast, data.bounds)["rows"][0]["seen"][0] == f"{frame['a'].iloc[-1]:.0f}"
+    ranges = json.loads(packed(report_html(odd), "data"))["ranges"]
+    assert ranges[1:] == [None] * 4 and -20 < ranges[0][0] < 0 and 101 < ranges[0][1] < 120
 
 
 def test_channels_whose_forecast_lies_outside_its_interval_are_named() -> None:
@@ -824,6 +838,29 @@ def test_it_fits_a_phone(open_page: Any) -> None:
     assert seen.complaints == []
 
 
+def test_names_of_cards_and_dates_are_whole_and_units_stand_beside_their_name(open_page: Any, tmp_path: Path) -> None:
+    data = sample(3, first="Plant N line 02 temperature of the return flow")
+    names = {name: f"Plant N line 0{place} temperature" for place, name in enumerate(data.frame.columns[1:], 1)}
+    renamed = {part: getattr(data, part).rename(columns=names) for part in ("frame", "forecast")}
+    renamed["frame"].iloc[-150:, 2] = np.nan
+    bounds = {
+        level: (low.rename(columns=names), high.rename(columns=names)) for level, (low, high) in data.bounds.items()
+    }
+    units = dict.fromkeys(names.values(), "°C")
+    parts: dict[str, Any] = dict.fromkeys(("scores", "earlier", "pairs", "sensor_ablation"))
+    write_report(replace(data, **renamed, **parts, bounds=bounds, maps=(), units=units), tmp_path / "names.html")
+    page = open_page(file=tmp_path / "names.html", viewport={"width": 390, "height": 800}).page
+    for card in page.locator("#cards span").all()[1:]:  # the first name is longer than two lines
+        assert card.evaluate("(one) => one.scrollHeight <= one.clientHeight && one.scrollWidth <= one.clientWidth")
+    assert page.locator("#worry .whole").first.evaluate("(one) => one.getClientRects().length") == 1
+    gap = """(unit) => {
+        const range = document.createRange();
+        range.selectNodeContents(unit.parentElement.querySelector("bdi"));
+        return unit.getBoundingClientRect().left - [...range.getClientRects()].at(-1).right;
+    }"""
+    assert page.locator(".values .unit").first.evaluate(gap) < 10
+
+
 def test_it_is_dark_where_dark_is_wished_for_and_light_on_paper(open_page: Any) -> None:
     seen = open_page(color_scheme="dark")
     page = seen.page
@@ -868,6 +905,8 @@ def test_paper_has_light_figures_of_its_own_width_and_the_tables_of_maps(open_pa
     shown = page.locator("#trust > .scroll tbody tr").evaluate_all(
         "(all) => all.filter((one) => one.offsetParent).length"
     )
+    together = "(text) => getComputedStyle(text).breakAfter + getComputedStyle(text).breakInside"
+    assert page.locator("#future h2 + p").evaluate(together) == "avoidavoid"  # else a heading stays behind its figure
     assert shown == 31 and page.get_by_text("On paper, the first 30 of 227 channels.").count() == 2
     assert page.locator("#found").inner_text() == "227 of 227 channels; the first 60 are shown"
     assert seen.complaints == []
@@ -888,6 +927,19 @@ def test_a_long_name_does_not_push_columns_off_a_desk(open_page: Any, tmp_path: 
     assert page.locator("main .scroll").count() > 5 and page.locator("main .scroll").evaluate_all(fits) == 0
     ends = "(cell) => cell.scrollWidth <= cell.clientWidth"
     assert all(page.locator("td bdi", has_text="plant_3").evaluate_all(f"(all) => all.map({ends})"))
+
+
+def test_a_figure_of_any_width_finds_its_margins(open_page: Any, tmp_path: Path) -> None:
+    """How many ticks there are depends on the width: a margin for the last one may take it away, and so on forever."""
+    data = sample(40)
+    assert data.sensor_ablation is not None
+    bars = data.sensor_ablation.assign(mean=-0.0003, largest=np.linspace(0.001313, 0, 40))
+    write_report(replace(data, sensor_ablation=bars), tmp_path / "edge.html")
+    seen = open_page(file=tmp_path / "edge.html")
+    figure = seen.page.locator("#sensor_ablation")
+    for width in range(760, 830, 2):
+        figure.evaluate("(place, width) => Plotly.relayout(place, { width, autosize: false }).then(() => 0)", width)
+    assert seen.complaints == []
 
 
 def test_it_prints(desk: SimpleNamespace) -> None:
@@ -914,5 +966,7 @@ def test_labels_that_are_cut_stay_different(open_page: Any) -> None:
         (["Kessel 1, Vorlauf", "Kessel 2, Vorlauf", "out"], ["Kessel 1…", "Kessel 2…", "out"]),
         (["tank 1 temp", "hall 2 pressure"], ["tank…temp", "hall…sure"]),
         (["a", "b"], ["a", "b"]),
+        (["Hall 1 power", "Hall 1 flow"], ["…power", "…flow"]),
+        (["Plant N line 02 CO2", "Plant N line 03 CO2", "Plant S line 02 flow"], ["N 02 CO2", "N 03 CO2", "S 02 flow"]),
     ):
         assert page.evaluate("names => shorts(names, 9)", names) == labels

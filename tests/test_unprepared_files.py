@@ -191,7 +191,7 @@ def test_columns_of_any_name_make_a_date_in_the_order_of_its_parts(tmp_path: Pat
 def test_a_row_without_a_date_is_named(tmp_path: Path) -> None:
     for options in ({}, {"time": "time"}):
         with pytest.raises(InputError, match=rf"column 'time' of .* holds dates, but row {ROWS + 1} has 'Mean'"):
-            opened(tmp_path, lines() + "Mean,20,21\n", **options)
+            opened(tmp_path, lines() + f"Mean,20,21\n{HOURS[-1] + pd.Timedelta('1h')},20,21\n", **options)
 
 
 def test_newest_rows_first_have_the_step_of_any_others(tmp_path: Path) -> None:

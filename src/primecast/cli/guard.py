@@ -62,6 +62,7 @@ def with_options(text: str, command: Callable[..., None]) -> str:
     """
     text = text.replace("dayfirst=True", "--dayfirst").replace("dayfirst=False", "--monthfirst")
     text = text.replace("header=None", "--no-header").replace("header=0", "--header")
+    text = text.replace("matrix=True", "--matrix").replace("matrix=False", "--no-matrix")
     options = {name: f"--{name.replace('_', '-')}" for name in signature(command).parameters}
     if "settings" in options:
         options |= {name: f"--set {name}=" for name in SETTINGS if name not in options}

@@ -56,6 +56,14 @@ Freq = Annotated[
 Start = Annotated[str | None, option("Date of the first row, where rows have no dates.", FORMAT)]
 Decimal = Annotated[str | None, option("Decimal sign, . or , where no cell decides it.", FORMAT)]
 Zone = Annotated[str | None, option("Time zone of dates that have none, such as Europe/Berlin.", FORMAT, "--tz")]
+Matrix = Annotated[
+    bool | None,
+    option(
+        "Whether rows of years (days), a column for each month (hour), are one series. Default: the names decide.",
+        FORMAT,
+        "--matrix/--no-matrix",
+    ),
+]
 Dayfirst = Annotated[
     bool | None,
     option("Read 05/02/2024 as 5 February or as 2 May. Default: the rows decide.", DATA, "--dayfirst/--monthfirst"),

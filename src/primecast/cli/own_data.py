@@ -42,6 +42,7 @@ def forecast(
     decimal: options.Decimal = None,
     tz: options.Zone = None,
     na: options.Na = None,
+    matrix: options.Matrix = None,
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     report: options.Report = None,
@@ -63,6 +64,7 @@ def forecast(
     fresh = tables.build(settings, **sizes, **roles, quality=quality, time_limit=time_limit)
     reading: dict[str, Any] = {"time": time, "id": id, "value": value, "dayfirst": dayfirst, "columns": columns}
     reading |= {"drop": drop, "header": header, "freq": freq, "start": start, "decimal": decimal, "tz": tz, "na": na}
+    reading["matrix"] = matrix
     table, found = tables.read_described(data, fresh, **reading)
     fitted = tables.fit(fresh, table, save=save, state=state)
     wanted: dict[str, Any] = {"level": level, "out": out, "report": report, "plot": plot, "as_json": as_json}
@@ -91,6 +93,7 @@ def train(
     decimal: options.Decimal = None,
     tz: options.Zone = None,
     na: options.Na = None,
+    matrix: options.Matrix = None,
     settings: options.ForecasterSettings = None,
     state: options.State = None,
     force: options.Force = False,
@@ -106,6 +109,7 @@ def train(
     fresh = tables.build(settings, **sizes, **roles, quality=quality, time_limit=time_limit)
     reading: dict[str, Any] = {"time": time, "id": id, "value": value, "dayfirst": dayfirst, "columns": columns}
     reading |= {"drop": drop, "header": header, "freq": freq, "start": start, "decimal": decimal, "tz": tz, "na": na}
+    reading["matrix"] = matrix
     table, found = tables.read_described(data, fresh, **reading)
     fitted = tables.fit(fresh, table, save=save, state=state)
     if as_json:
@@ -133,6 +137,7 @@ def compare(
     decimal: options.Decimal = None,
     tz: options.Zone = None,
     na: options.Na = None,
+    matrix: options.Matrix = None,
     settings: options.ForecasterSettings = None,
     out: options.Out = None,
     plot: Annotated[Path | None, option("Picture of the test errors to write: .png, .svg or .pdf.", OUTPUT)] = None,
@@ -150,6 +155,7 @@ def compare(
     fresh = tables.build(settings, **sizes, **roles, quality=quality, time_limit=time_limit)
     reading: dict[str, Any] = {"time": time, "id": id, "value": value, "dayfirst": dayfirst, "columns": columns}
     reading |= {"drop": drop, "header": header, "freq": freq, "start": start, "decimal": decimal, "tz": tz, "na": na}
+    reading["matrix"] = matrix
     table, found = tables.read_described(data, fresh, **reading)
     fitted = tables.fit(fresh, table, save=None, state=state, board=False)
     board = fitted.leaderboard()

@@ -142,7 +142,7 @@ class Forecaster:
         state:   a folder for this training alone: the same call on the same rows continues an interrupted one there,
                  and ends with the same bits. Ctrl-C and SIGTERM write it first.
         reading: how the table is read, where it does not show that by itself: time, id, value, dayfirst, columns, drop,
-                 header, decimal, freq, start, tz; see `primecast.frames.read.open_table`.
+                 header, decimal, freq, start, tz, na, matrix; see `primecast.frames.read.open_table`.
         """
         arguments = self._arguments()
         arguments.check()

@@ -52,7 +52,7 @@ LAYOUT: dict[str, type | UnionType] = {
     **dict.fromkeys(("id", "value", "decimal", "tz", "freq", "start"), str | None),
     "time": str | list | None,
     "kind": str,
-    "dayfirst": bool | None,
+    **dict.fromkeys(("dayfirst", "matrix"), bool | None),
     "whole": list,
     "na": list,
     "header": int | str | None,

@@ -110,6 +110,7 @@ def _read_excel(path: Path, header: int | str | None) -> tuple[pd.DataFrame, tup
             names.append(name if name not in names else f"{name}.{given[:number].count(name)}")  # as pandas does
         if first and names != given:
             above = ["" if pd.isna(cell) else str(cell).strip() for cell in cells.iloc[first - 1]]
+            given[0] = "" if given[0] == "Unnamed: 0" else given[0]
             if (joined := joined_names(above, given)) is not None:
                 names, remarks = joined, [*remarks, "two rows of names"]
         first += 1

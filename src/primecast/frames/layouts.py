@@ -30,7 +30,7 @@ class Layout:
     whole: the channels whose names were whole numbers; inside, all names are text.
     header, decimal: of a text file, see `open_table`. tz: the zone given for dates without one. na: cells that mean
            missing.
-    freq, start: the step and the first date given for rows without dates.
+    freq, start: the step and the first date given for rows without dates. matrix: see `open_table`.
     left_out: columns that are no channels, and why; they are left out of later tables, too.
     categories: text covariates and their values, each of which is a column, "wind=N".
     covariates: of a long table, the columns that are covariates, and whether each series has its own values.
@@ -48,6 +48,7 @@ class Layout:
     na: Sequence[object] = ()
     freq: str | None = None
     start: str | None = None
+    matrix: bool | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     covariates: Mapping[str, bool] = field(default_factory=dict)

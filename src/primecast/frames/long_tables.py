@@ -15,6 +15,7 @@ import pandas as pd
 
 from primecast.errors import InputError, format_list, unknown
 from primecast.frames.date_columns import read_dates
+from primecast.frames.dates import frequency
 from primecast.frames.layouts import Layout
 from primecast.frames.numbers import is_text
 from primecast.frames.regular import at_clock_change, on_one_grid
@@ -43,7 +44,9 @@ def refuse_long(wide: pd.DataFrame, *, source: str) -> None:
     if at_clock_change(index[index.duplicated()]):
         return
     ids = [name for name in texts if not pd.MultiIndex.from_arrays([index, wide[name].astype(str)]).has_duplicates]
-    values = [name for name in wide.columns if pd.api.types.is_numeric_dtype(wide[name])]
+    numbers = [name for name in wide.columns if pd.api.types.is_numeric_dtype(wide[name])]
+    fractions = [name for name in numbers if pd.api.types.is_float_dtype(wide[name]) and wide[name].notna().any()]
+    values = [*fractions, *numbers]  # whole numbers may count something
     if ids and values:
         raise InputError(
             f"the times of {source} repeat, once for each {ids[0]}: if it is a long table, with a row for each "
@@ -53,7 +56,10 @@ def refuse_long(wide: pd.DataFrame, *, source: str) -> None:
 
 def _refuse_disordered(wide: pd.DataFrame, texts: Sequence[object], *, source: str) -> None:
     index = wide.index
-    if not isinstance(index, pd.DatetimeIndex) or index.is_monotonic_increasing or index.is_monotonic_decreasing:
+    if not isinstance(index, pd.DatetimeIndex):
+        return
+    if index.is_monotonic_increasing or index.is_monotonic_decreasing:
+        _refuse_interleaved(wide, texts, source=source)
         return
     times = index.to_series().reset_index(drop=True)
     for name in texts:
@@ -67,6 +73,34 @@ def _refuse_disordered(wide: pd.DataFrame, texts: Sequence[object], *, source: s
             )
 
 
+def _refuse_interleaved(wide: pd.DataFrame, texts: Sequence[object], *, source: str) -> None:
+    """Refuse rows in order at irregular times, whose one value is of another sensor in each row."""
+    numbers = [name for name in wide.columns if pd.api.types.is_numeric_dtype(wide[name])]
+    ids = [name for name in texts if str(name).strip().lower() in ID_NAMES and wide[name].nunique() > 1]
+    if len(numbers) == 1 and ids and frequency(pd.DatetimeIndex(wide.index)) is None:
+        raise InputError(
+            f"the rows of {source} are of {wide[ids[0]].nunique()} {ids[0]}s at irregular times: give "
+            f"id={str(ids[0])!r} and a step for all of them, such as freq='h'"
+        )
+
+
+ID_NAMES = (
+    *("entity_id", "sensor", "sensor_id", "device", "device_id", "tag", "tagname", "tag_name", "point", "metric"),
+    *(
+        "series",
+        "variable",
+        "parameter",
+        "channel",
+        "name",
+        "id",
+        "_field",
+        "unique_id",
+        "meter",
+        "meter_id",
+        "station",
+    ),
+)
+"""Usual names, in lower case, of a column that names the series of a long table."""
 HALF = 0.5
 """Of the rows: a column of ids has fewer values, one of measurements has numbers in more."""
 

@@ -10,13 +10,22 @@ import pandas as pd
 
 from primecast.errors import InputError
 
-NOTHING = ["?", "-", "--", "---", "----", "\u2013", "\u2014", ".", "n.a.", "N.A.", "k.A.", "k. A.", "#NV", "#DIV/0!"]
+NOTHING = [
+    *("?", "-", "--", "---", "----", "\u2013", "\u2014", ".", "n.a.", "N.A.", "k.A.", "k. A.", "#NV", "#DIV/0!"),
+    *("*" * count for count in range(1, 9)),
+    *("\\N", "#ERROR!", "#REF!", "#VALUE!"),
+]
 """Cells that stand for a missing value, beside those that pandas knows, such as NA and the empty cell."""
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 DATA = rf"{NUMBER}|[+-]?\d*,\d+|\d[\d.:/T+Z -]*\d"
 """A cell of numbers or dates."""
 THOUSANDS = r"(?!0)\d{1,3}(?:,\d{3})+"
 SPACES = "[\\s'\u2019\u00a0\u2009\u202f]"  # between groups of three digits in many countries; Arrow knows no \\u
+NO_NUMBERS = [
+    *("", "NA", "NaN", "nan", "null", "NULL", "N/A", "n/a", "MM", "ND", "n.d.", "ERR", "Err", "ERROR", "Error"),
+    *("unavailable", "Unavailable", "unknown", "Unknown", "undefined"),
+]
+"""Words that stand for a missing value among numbers; among words they may be values."""
 WITH_UNIT = (
     r"([€$£¥]?)\s*([+-]?\d[\d.,'"
     "\u2019\u00a0\u202f"
@@ -24,6 +33,8 @@ WITH_UNIT = (
 )
 """12.5 kW, 45%, $ 1,200: a currency, a number, a unit."""
 NO_UNITS = {"am", "pm", "a.m.", "p.m.", *(month.lower() for month in (*month_abbr, *month_name) if month)}
+MOSTLY_NUMBERS = 0.5
+"""Fraction of the cells of a column that are numbers, from which on its words stand among numbers."""
 UNIT_ROWS = 3
 """Rows under the names, at most, that may hold units and the like."""
 
@@ -88,7 +99,7 @@ def decimal_sign(frame: pd.DataFrame, *, semicolons: bool, path: Path) -> str:
 def numbers_in_text(column: "pd.Series[str]", *, decimal: str = ".") -> "pd.Series[float] | pd.Series[str]":
     """Return a column of text as numbers if all its cells are numbers, padded or with thousands separators."""
     cells = column.where(column.isna(), column.astype(str).str.strip())
-    cells = cells.mask(cells.isin([*NOTHING, "", "NA", "NaN", "nan", "null", "NULL", "N/A", "n/a"]))
+    cells = cells.mask(cells.isin([*NOTHING, *NO_NUMBERS]))
     group, sign = (r"\.", ",") if decimal == "," else (",", r"\.")
     for separator in (group, SPACES):
         grouped = (
@@ -102,15 +113,17 @@ def numbers_in_text(column: "pd.Series[str]", *, decimal: str = ".") -> "pd.Seri
     negative = cells.str.fullmatch(rf"\((?:{NUMBER})\)").fillna(False).astype(bool)
     cells = cells.mask(negative, "-" + cells.str.strip("()"))
     known = cells.notna()
-    if not known.any() or not cells[known].str.fullmatch(NUMBER).all():
-        return column
+    numbers = cells[known].str.fullmatch(NUMBER)
+    if not known.any() or not numbers.all():
+        # Of words among numbers `validate` names the first; it knows no decimal commas.
+        return column if decimal == "." or numbers.mean() < MOSTLY_NUMBERS else column.mask(known & numbers, cells)
     return pd.to_numeric(cells).astype(np.float64)
 
 
 def without_unit(column: "pd.Series[str]") -> "tuple[pd.Series[str], str | None]":
     """Return a column of text without the unit that follows, or the currency that precedes, the number of each cell."""
     cells = column.dropna().astype(str).str.strip()
-    cells = cells[~cells.isin([*NOTHING, ""])]
+    cells = cells[~cells.isin([*NOTHING, *NO_NUMBERS])]
     if not len(cells) or not re.fullmatch(WITH_UNIT, cells.iloc[0]):
         return column, None
     parts = cells.str.extract(f"^{WITH_UNIT}$").fillna("")

@@ -23,6 +23,7 @@ from primecast.frames.dates import frequency_in_words, zone_name
 from primecast.frames.files import path_of, read_file
 from primecast.frames.layouts import FILE, Layout, from_native
 from primecast.frames.long_tables import LongTable, as_long, names_long, refuse_long
+from primecast.frames.matrices import parts_of, unfold
 from primecast.frames.numbers import make_missing
 from primecast.frames.regular import with_absent_rows
 from primecast.frames.text_files import names_nothing
@@ -140,6 +141,7 @@ def open_table(
     start: str | None = None,
     tz: str | None = None,
     na: Sequence[object] | str | float = (),
+    matrix: bool | None = None,
     covariates: Sequence[str] = (),
 ) -> OpenTable:
     """Return the data as a wide pandas frame, not yet checked, with its layout.
@@ -156,6 +158,8 @@ def open_table(
     freq, start: step and first date of rows that have no dates, "h" and "2024-01-31". freq alone: the step to which
            dated rows are brought, by the means of the rows within each step.
     na:    cells that mean missing, such as -9999 or "Bad Input"; empty cells, NA, n/a, ?, . and dashes always do.
+    matrix: whether a row for each year with its months in columns, or for each day with its hours, is one series;
+           needed only where the names of the columns do not decide it, see `matrices`.
     tz:    the zone of dates that have none, "Europe/Berlin"; hours that a change to winter time repeats are told apart.
     covariates: columns that are kept whatever they look like; those of text are encoded, see `columns`. Those of a long
            table become a column for each series, see `long_tables`.
@@ -164,7 +168,7 @@ def open_table(
         return data
     given = Layout(
         id=id, time=time, value=value, dayfirst=dayfirst, header=header, decimal=decimal, freq=freq, start=start, tz=tz,
-        na=list(na) if isinstance(na, Iterable) and not isinstance(na, str) else [na],
+        na=list(na) if isinstance(na, Iterable) and not isinstance(na, str) else [na], matrix=matrix,
     )  # fmt: skip
     with _whole_characters():
         return _opened(data, given, columns=columns, drop=drop, covariates=covariates)
@@ -216,7 +220,7 @@ def reopen_table(data: object, layout: Layout, *, start: str | None = None) -> t
                 f"the rows of {data} have no dates; give that of the first row, start='2025-01-31' (in Python to "
                 f"primecast.frames.read_table, with freq={layout.freq!r})"
             )
-    elif layout.kind != FILE and layout.id is not None and names_long(layout, columns):
+    elif layout.kind != FILE and layout.id in columns and (names_long(layout, columns) or parts_of(columns)):
         given = replace(given, **names)
     elif layout.kind != FILE and layout.time is not None and columns.issuperset(_listed(layout.time)):
         given = replace(given, time=layout.time)
@@ -258,14 +262,16 @@ def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[
     else:
         frame, kind = from_native(data)
         given = replace(given, kind=kind)
-        _check_names(frame)
+        if parts_of(frame.columns) is None:
+            _check_names(frame)
         frame = make_missing(frame, given.na)
     check_columns(frame)
     source = "the frame" if path is None else str(path)
-    found, left_out = given, dict[str, str]()
-    long = as_long(frame, given, covariates, source=source if path is not None else "the long frame")
+    matrix = unfold(frame, given, source=source, path=None if path is None else str(path))
+    frame, found, left_out, remarks = matrix.frame, matrix.layout, matrix.left_out, (*matrix.remarks, *remarks)
+    long = as_long(frame, found, covariates, source=source if path is not None else "the long frame")
     if long is not None:
-        found, source, left_out = long.layout, long.source, long.left_out()
+        found, source, left_out = long.layout, long.source, {**left_out, **long.left_out()}
         wide, dayfirst = long.widen()
         wide = wide if given.freq is None else at_step(wide, given.freq)
         remarks = (f"long, {frame[found.id].nunique()} series by {found.id!r}", *remarks)
@@ -273,14 +279,15 @@ def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[
         wide = dated_from(frame, start=given.start, freq=given.freq, tz=given.tz, source=source)
         dayfirst = given.dayfirst
     else:
-        found = replace(given, time=find_time(frame, given.time, path=None if path is None else str(path)))
+        found = replace(found, time=find_time(frame, found.time, path=None if path is None else str(path)))
         wide, dayfirst = set_time(frame, found.time, given.dayfirst, tz=given.tz, source=source)
         remarks = (*_kind_of_dates(frame, found.time), *remarks)
+        refuse_long(wide, source=source)
         if given.freq is not None:
             wide = at_step(wide, given.freq)
             remarks = (f"means of steps of {given.freq!r}", *remarks)
-        refuse_long(wide, source=source)
     several = not isinstance(found.time, str | None)  # of a file, too: it is said, and read alike later
+    dayfirst = matrix.layout.dayfirst if matrix.remarks else dayfirst
     layout = replace(found if path is None or several else given, dayfirst=dayfirst, left_out=left_out)
     layout = replace(layout, covariates=found.covariates)
     if units:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from primecast.data.formats import PACKED
-from primecast.errors import InputError, format_list
+from primecast.errors import InputError, format_list, show
 from primecast.frames.date_columns import holds_dates
 from primecast.frames.numbers import (
     DATA,
@@ -28,13 +28,23 @@ from primecast.frames.numbers import (
     without_unit,
     without_unit_rows,
 )
-from primecast.frames.time_columns import turn_the_table
+from primecast.frames.time_columns import TIME_NAMES, part_of, turn_the_table
 
 SEPARATORS = ",;\t|"
 COMMENTS = ("#", "%")
 MOST_CELLS = 1 << 24
 """Of a table in a compressed file that is smaller: each takes up to 50 bytes of memory, and may be hardly any in it."""
 MOST_COLUMNS = 1 << 16
+MOST_FOOTER = 3
+"""Rows below the last date, at most, that are left out."""
+MOST_ABOVE = 50
+"""Lines at the start of a file among which titles and names are looked for."""
+MOST_TITLE = 2
+"""Cells of a title: what it names, and its value."""
+RULE = re.compile(r"\s*[|+]?[-=]{2}[-=+|:\s]*")
+"""A line that is drawn between names and rows by programs that print tables."""
+ANNOTATIONS = ("#group", "#datatype", "#default")
+"""Lines of InfluxDB above the names of each of its tables."""
 NO_NAMES = ("", *NOTHING, "na", "n/a", "#n/a", "nan", "null", "none", "true", "false", *("inf", "-inf", "+inf"))
 """Words, in lower case, that stand among numbers and name nothing."""
 FULL_DATE = r"\d{4}|\d *[-./] *\d+ *[-./] *\d|\d[ -]?[A-Za-z]{3,}[ -]?\d"
@@ -76,7 +86,9 @@ def read_text(
         try:
             return _parse(content, sep=sep, decimal=sign, header=None if header is None else 0)
         except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
-            raise InputError(f"{path} is not a CSV table: {str(error).strip()}") from error
+            raise InputError(
+                f"{path} is not a CSV table: {str(error).strip()}; delete the lines above the names and below the rows"
+            ) from error
 
     frame = parse(decimal or ".")
     if decimal is None:
@@ -98,7 +110,8 @@ def with_numbers(frame: pd.DataFrame, *, decimal: str, na: Sequence[object]) -> 
     """Return a table with numbers where its text means numbers, and what was found: units, rows of units."""
     frame, above = without_unit_rows(frame)
     frame, above, joined = with_two_rows_of_names(frame, above)
-    remarks = ["two rows of names"] if joined else []
+    frame, below = _without_footer(frame)
+    remarks = [*(["two rows of names"] if joined else []), *below]
     if above:
         texts = [" ".join(text for text in row.values() if text) for row in above]
         remarks.append(f"left out under the names: {format_list([repr(text) for text in texts])}")
@@ -112,6 +125,20 @@ def with_numbers(frame: pd.DataFrame, *, decimal: str, na: Sequence[object]) -> 
     elif len(above) == 1:
         units = {name: unit for name, unit in above[0].items() if unit}
     return frame, FileFormat(decimal, tuple(remarks), units)
+
+
+def _without_footer(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the frame without the last rows that have no date where all others do, such as sums; and what is said."""
+    names = sorted(frame.columns, key=lambda name: str(name).strip().lower() not in TIME_NAMES)
+    text = [name for name in names if is_text(frame[name])] if len(frame) > 2 * MOST_FOOTER else []
+    time = next((name for name in text if holds_dates(frame[name].head(MOST_FOOTER))), None)
+    ends = range(MOST_FOOTER + 1) if time is not None else ()
+    count = next((row for row in ends if holds_dates(frame[time].iloc[[-1 - row]])), 0)
+    if not count:
+        return frame, []
+    words = " ".join(str(cell).strip() for cell in frame.iloc[-count].dropna()[:1])
+    said = f"{count} row{'s' * (count > 1)} below the last date left out: {show(words)}"
+    return frame.iloc[:-count].infer_objects(), [said]
 
 
 def _bare(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -149,24 +176,41 @@ def _as_utf8(content: bytes) -> tuple[bytes, str | None]:
 
 def _from_names_on(content: bytes) -> tuple[bytes, list[str]]:
     """Return a text without the comments and titles above the names, or the first row; and what is to be said."""
+    content = _one_table(content)
     lines = content[: 1 << 16].decode("utf-8", errors="ignore").split("\n")
+    ruled = [number for number, line in enumerate(lines[:MOST_ABOVE]) if RULE.fullmatch(line)]
+    if ruled:
+        kept = (line for number, line in enumerate(content.split(b"\n")) if number not in ruled)
+        content = b"\n".join(kept)
+        lines = [line for number, line in enumerate(lines) if number not in ruled]
     first = 0
     while first < len(lines) and (not lines[first].strip() or _is_comment(lines[first])):
         first += 1
     if first == len(lines):
         return content, []
     table = [line for line in lines[first:] if line.strip()][:50]
-    comment = next((line for line in reversed(lines[:first]) if line.strip()), "")
     sep = _separator(table)
-    names = comment.strip().lstrip("#").strip()
-    if names != comment.strip() and is_data(table[0], sep) and len(cells(names, sep)) == len(cells(table[0], sep)):
+    comments = [line.strip().lstrip("#").strip() for line in lines[:first] if line.strip()]
+    named = len(comments) > 0 and [line for line in lines[:first] if line.strip()][-1].strip().startswith("#")
+    if named and is_data(table[0], sep) and len(cells(comments[-1], sep)) == len(cells(table[0], sep)):
+        # Names that begin with a year may have their units below them, which do, too: YY MM DD, yr mo dy.
+        starts = [part_of(cells(row, sep)[0]) == "year" for row in comments[-2:]]
+        names = comments[-2:] if starts == [True, True] else comments[-1:]
         rest = content.split(b"\n", first)[first]
-        return names.encode() + b"\n" + rest, ["names from the comment above the rows"]
+        return "\n".join([*names, ""]).encode() + rest, ["names from the comment above the rows"]
     first += _titles(lines[first:])
     said = sum(bool(line.strip()) for line in lines[:first])
     return content.split(b"\n", first)[first], [
         f"{said} line{'s' * (said > 1)} above the names left out"
     ] if said else []
+
+
+def _one_table(content: bytes) -> bytes:
+    """Return the tables of InfluxDB, each with annotations and the same names, as one table; another text as it is."""
+    if not content.startswith(tuple(one.encode() for one in ANNOTATIONS)):
+        return content
+    lines = [line for line in content.split(b"\n") if line.strip() and not line.startswith(b"#")]
+    return b"\n".join([*lines[:1], *(line for line in lines[1:] if line != lines[0])])
 
 
 def _is_comment(line: str) -> bool:
@@ -177,18 +221,37 @@ def _is_comment(line: str) -> bool:
 def _titles(lines: Sequence[str]) -> int:
     """Return the number of lines above the first one that has as many separators as the rows."""
     bare = [re.sub(r'"[^"]*"', "q", line).strip("\r") for line in lines]
-    shown = [number for number, line in enumerate(bare) if line.strip()][:50]
+    shown = [number for number, line in enumerate(bare) if line.strip()][:MOST_ABOVE]
+    counted = {sep: [bare[number].count(sep) for number in shown] for sep in SEPARATORS}
+    if not any(_usual(counts) for counts in counted.values()):
+        counted = {r"\s+": [len(bare[number].split()) - 1 for number in shown]}
     starts = []
-    for sep in SEPARATORS:
-        counts = [bare[number].count(sep) for number in shown]
-        usual = Counter(counts[len(counts) // 2 :]).most_common(1)[0][0]
+    for sep, counts in counted.items():
+        usual = _usual(counts)
         if usual:
-            place = counts.index(usual)
+            place = _below_padded([cells(lines[number], sep) for number in shown], counts.index(usual))
             # Names hold no numbers. Where the first such line does, the one above it is the header: that of R is one
             # shorter than its rows, others have empty columns at their end.
             titles = not any(re.fullmatch(DATA, cell) for cell in cells(lines[shown[place]], sep))
             starts.append((shown[place] if titles else 0, -usual))
     return min(starts)[0] if starts else 0
+
+
+def _usual(counts: Sequence[int]) -> int:
+    """Return what most lines of a table count, of which the later ones are surely rows."""
+    return Counter(counts[len(counts) // 2 :]).most_common(1)[0][0]
+
+
+def _below_padded(rows: Sequence[Sequence[str]], first: int) -> int:
+    """Return the first row that is no title padded with empty cells, "Station;Potsdam;;;", as spreadsheets write it."""
+    full = _usual([sum(map(bool, row)) for row in rows])
+
+    def is_title(row: Sequence[str]) -> bool:
+        count = sum(map(bool, row))
+        return count < full and count <= MOST_TITLE and all(row[:count])
+
+    after = next((place for place in range(first, len(rows)) if not is_title(rows[place])), first)
+    return first if any(re.fullmatch(DATA, cell) for cell in rows[after]) else after
 
 
 def cells(line: str, sep: str) -> list[str]:

@@ -30,6 +30,7 @@ NUMBER_NAMES = (
     "epoch",
     "unixtime",
     "unix_time",
+    *("time_ms", "timestamp_ms", "unix_ms", "epoch_ms", "ts_ms", "unix_timestamp"),
     "month",
     "day",
     "yyyymm",
@@ -37,11 +38,11 @@ NUMBER_NAMES = (
 )
 """Names under which numbers such as 20240131 or 1706659200 are dates."""
 PARTS = {
-    "year": ("year", "yr", "jahr", "année", "annee"),
-    "month": ("month", "mon", "mnth", "monat", "mois"),
-    "day": ("day", "tag", "jour"),
-    "hour": ("hour", "hr", "stunde", "heure", "he", "hour ending", "hour_ending", "hourending"),
-    "minute": ("minute",),
+    "year": ("year", "yr", "yy", "yyyy", "jahr", "année", "annee"),
+    "month": ("month", "mon", "mnth", "mo", "monat", "mois"),
+    "day": ("day", "dd", "dy", "tag", "jour"),
+    "hour": ("hour", "hr", "hh", "stunde", "heure", "he", "hour ending", "hour_ending", "hourending"),
+    "minute": ("minute", "mn"),
     "second": ("second",),
 }
 """Part of a date -> usual names of its column, in lower case."""
@@ -51,6 +52,8 @@ OTHER_PARTS = {
     "day of year": ("doy", "dayofyear", "day_of_year", "jday", "julian", "julianday", "day of year"),
 }
 """Part of a date that stands for month and day -> usual names of its column."""
+HHMM_NAMES = ("time", "hhmm", "hrmn", "hour", "utc", "gmt", "lst", "uhrzeit", "zeit", "heure")
+"""Names, in lower case, of columns in which 2345 is a time of day."""
 WORDS = {word: code for code, words in reversed(FREQUENCIES.items()) for word in words[:2]} | {
     "h": "h",
     "m": "MS",
@@ -62,6 +65,8 @@ WORDS = {word: code for code, words in reversed(FREQUENCIES.items()) for word in
 def part_of(name: object) -> str | None:
     """Return which part of a date a column is named after."""
     plain = str(name).strip().lower()
+    if plain == "mm":  # which may be rain, too: `find_time` takes it beside hh only
+        return "month" if str(name).strip() == "MM" else "minute"
     return next((part for part, names in {**PARTS, **OTHER_PARTS}.items() if plain in names), None)
 
 
@@ -113,6 +118,8 @@ def find_time(frame: pd.DataFrame, time: str | Sequence[str] | None, *, path: st
         **{str(name): months for name in frame.columns if (months := _months(name, frame[name])) is not None}
     )
     parts = {part: str(name) for name in reversed(frame.columns) if _counts(frame[name]) and (part := part_of(name))}
+    if parts.get("minute") == "mm" and parts.get("hour", "").lower() != "hh":
+        del parts["minute"]
     for other in OTHER_PARTS:
         if {"year", other} <= set(parts) and not {"month", "day"} & set(parts):
             return [parts[part] for part in ("year", other, *CLOCK) if part in parts]
@@ -189,10 +196,16 @@ def _with_clock(frame: pd.DataFrame, date: str) -> str | list[str]:
     if date not in frame.columns or frame[date].is_unique:
         return date
     clocks = [str(name) for name in frame.columns if name != date and _is_clock(frame[name])]
+    clocks += [str(name) for name in frame.columns if str(name).strip().lower() in HHMM_NAMES and _is_hhmm(frame[name])]
     clocks.sort(key=lambda name: name.strip().lower() != "time")
     hours = [str(name) for name in frame.columns if part_of(name) in CLOCK and _counts(frame[name])]
     hours.sort(key=lambda name: CLOCK.index(str(part_of(name))))
     return [date, *(clocks[:1] or hours)] if clocks or hours else date
+
+
+def _is_hhmm(column: "pd.Series[int]") -> bool:
+    """Return whether the column holds times of day as numbers, 2345 for 23:45."""
+    return _counts(column) and bool(((column % 100 < 60) & (column <= 2400)).all() and column.max() >= 100)
 
 
 def _counts(column: "pd.Series[int]") -> bool:
@@ -214,7 +227,7 @@ def _months(name: object, column: "pd.Series[str]") -> "pd.Series[int] | None":
 def _is_clock(column: "pd.Series[str]") -> bool:
     """Return whether the first row holds a time of day, 18:00, 06:00 PM or 18.00.00."""
     text = str(column.iloc[0]).strip() if len(column) and not pd.api.types.is_numeric_dtype(column) else ""
-    return bool(re.fullmatch(r"\d{1,2}[:.]\d{2}([:.]\d{2})?(\s?[AaPp][Mm])?", text))
+    return bool(re.fullmatch(r"\d{1,2}[:.]\d{2}([:.]\d{2})?(\s?[AaPp][Mm]?)?", text))
 
 
 # ---------------------------------------------------------------- reading it
@@ -247,6 +260,7 @@ def _combine(
     """Return the dates that several columns make: numbers named after parts of a date, or a day and a time of day."""
     months = {name: found for name in names if (found := _months(name, frame[name])) is not None}
     frame = frame.assign(**{str(name): found for name, found in months.items()})
+    frame = _with_clock_in_text(frame, names)
     numbers = [name for name in names if pd.api.types.is_numeric_dtype(frame[name])]
     given = {part_of(name): frame[name] for name in numbers}
     if None in given and len(numbers) == len(names) and _counts(frame[names[0]]) and frame[names[0]].min() >= 1000:
@@ -279,6 +293,16 @@ def _combine(
     return pd.DatetimeIndex(days, name="time"), dayfirst
 
 
+def _with_clock_in_text(frame: pd.DataFrame, names: Sequence[object]) -> pd.DataFrame:
+    """Return a day and a time of day as text where the latter is a number, 2345 for 23:45."""
+    if len(names) != 2 or not _is_hhmm(frame[names[1]]):
+        return frame
+    clock = frame[names[1]].astype(int).astype(str).str.zfill(4)
+    known = dates_of_numbers(frame[names[0]])
+    day = frame[names[0]] if known is None else pd.Series(known[0].strftime("%Y-%m-%d"), index=frame.index)
+    return frame.assign(**{str(names[0]): day, str(names[1]): clock.str[:2] + ":" + clock.str[2:]})
+
+
 def _whole_days(given: Mapping[str | None, pd.Series], rows: pd.Index) -> pd.Series:
     """Return the days that numbers make: year, month and day, a week of ISO 8601 or a day of the year."""
     if "week" in given:
@@ -293,7 +317,10 @@ def _whole_days(given: Mapping[str | None, pd.Series], rows: pd.Index) -> pd.Ser
 
 
 def _colons(clock: "pd.Series[str]") -> "pd.Series[str]":
-    return clock.str.replace(".", ":", regex=False) if _is_clock(clock) else clock
+    """Return times of day with colons, and with am or pm where they have a or p alone, 12:30a."""
+    if not _is_clock(clock):
+        return clock
+    return clock.str.replace(".", ":", regex=False).str.replace(r"(?<=\d)\s?([AaPp])$", r" \1m", regex=True)
 
 
 def _in_zone(stamps: pd.Index, tz: str, *, source: str) -> pd.DatetimeIndex:

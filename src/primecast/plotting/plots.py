@@ -5,6 +5,7 @@ returned, not the figure, which a notebook would show twice; `axes[0].figure.sav
 """
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,6 +21,8 @@ ROWS = 6
 """Channels that are drawn below each other where none are chosen."""
 PAIRED = 30
 """Channels of a map of pairs where none are chosen: those with the strongest pairs."""
+LINE = 20
+"""Letters that fit beside one row of a picture."""
 Bounds = Mapping[float, tuple[pd.DataFrame, pd.DataFrame]]
 """Level in percent -> lower and upper bound."""
 
@@ -107,7 +110,8 @@ def _rows(names: Sequence[str], *, left_out: int, units: Mapping[str, str] | Non
     axes: npt.NDArray[np.object_] = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
     for axis, name in zip(axes, names, strict=True):
         unit = (units or {}).get(name)
-        axis.set_ylabel(f"{short(name)}\n({unit})" if unit else short(name))
+        lines = wrap(short(name, 2 * LINE), LINE)
+        axis.set_ylabel("\n".join([*lines, f"({unit})"] if unit else lines))
     if left_out:
         figure.supxlabel(f"{left_out} more channels are not drawn", fontsize=8)
     return axes
@@ -165,8 +169,8 @@ def plot_relations(
         ink = "white" if abs(values.to_numpy()[i, j]) > 0.6 else "black"
         axis.text(j, i, f"{steps[i, j]:.0f}", ha="center", va="center", fontsize=8, color=ink, weight="bold")
     places = np.arange(len(names))
-    axis.set_xticks(places, [short(name) for name in names], rotation=90, fontsize=8)
-    axis.set_yticks(places, [short(name) for name in names], fontsize=8)
+    axis.set_xticks(places, [short(name, 2 * LINE) for name in names], rotation=90, fontsize=8)
+    axis.set_yticks(places, [short(name, 2 * LINE) for name in names], fontsize=8)
     found = int(values.notna().to_numpy().sum())
     left_out = f"; {len(names)} of {len(lead)} channels" if len(names) < len(lead) else ""
     legend = "number: steps by which the row leads the column\nno number: the two move together"

@@ -1,10 +1,12 @@
 """Descriptions in words: what a table holds, and numbers and durations as text."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool
+from markupsafe import Markup, escape
 
 from primecast.errors import stamp
 
@@ -69,6 +71,19 @@ def stamps(index: pd.Index) -> list[str]:
     found = [stamp(time) for time in index]
     longest = max(map(len, found))
     return [text + " 00:00:00"[: longest - 10] if len(text) == 10 < longest else text for text in found]
+
+
+def whole(text: str) -> Markup:
+    """Return a text as HTML in which no line ends within a date or an option of a command.
+
+    >>> print(whole("12 rows, since 2024-01-31 06:00 (na, --na) & <b>"))
+    12 rows, since <span class="whole">2024-01-31 06:00</span> (na, <span class="whole">--na</span>) &amp; &lt;b&gt;
+    """
+    return Markup(
+        re.sub(
+            r"\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?|--\w+", r'<span class="whole">\g<0></span>', str(escape(text))
+        )
+    )
 
 
 def duration(time: object, steps: int) -> str:

@@ -28,8 +28,8 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from primecast.errors import InputError, stamp
-from primecast.reporting.describe import FENCE, duration, inspect, number, percent
-from primecast.reporting.summary import FAILURE, Suspects, concerns, coverage_by_hour, next_values
+from primecast.reporting.describe import FENCE, duration, inspect, number, percent, whole
+from primecast.reporting.summary import FAILURE, Suspects, concerns, coverage_by_hour, next_values, without_suspects
 from primecast.storage.atomic import write_bytes_atomically
 
 CELLS = 1_000_000
@@ -139,7 +139,7 @@ def report_html(data: ReportData) -> str:
         data=data,
         channels=inspect(data.frame),
         gains=_gains(data.held_out),
-        next=next_values(data.frame, data.forecast, data.bounds),
+        next=next_values(data.frame, data.forecast, data.bounds, data.suspects),
         concerns=concerns(
             data.frame,
             lookback=data.lookback,
@@ -166,7 +166,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent, "stamp": stamp, "setting": _setting}
+    environment.filters |= {"number": number, "percent": percent, "stamp": stamp, "setting": _setting, "whole": whole}
     environment.globals |= {"duration": duration, "FENCE": FENCE, "isnan": math.isnan}
     return environment.get_template("report.html")
 
@@ -257,6 +257,7 @@ def _payload(data: ReportData) -> dict[str, Any]:
         "stamps": [str(time) for time in data.forecast.index],
         "indexName": str(data.frame.index.name or "time"),
         "units": [data.units.get(name) for name in targets],
+        "ranges": [_range(data, name, recent[name]) for name in targets],
         "hours": None if hours is None else {"hour": hours.index.tolist(), "coverage": _coverage(hours)},
         "leads": None if data.pairs is None else _edges(split["leads"].head(PAIRS), place),
         "leadsInAll": 0 if data.pairs is None else len(split["leads"]),
@@ -264,6 +265,20 @@ def _payload(data: ReportData) -> dict[str, Any]:
         "maps": [None if one.flat else _map(one, place) for one in data.maps],
         "sensor_ablation": None if bars is None else [{"sensor": name, **row} for name, row in bars.items()],
     }
+
+
+def _range(data: ReportData, name: str, recent: "pd.Series[float]") -> list[float] | None:
+    """Return the least and the largest number to be drawn of a channel with numbers that may mean missing; else None.
+
+    One such number far from all others would flatten everything else into a line.
+    """
+    if name not in data.suspects:
+        return None
+    bounds = [side[name] for sides in data.bounds.values() for side in sides]
+    drawn = pd.concat([without_suspects(recent, data.suspects[name]), data.forecast[name], *bounds])
+    room = 0.05 * float(drawn.max() - drawn.min())
+    found = [float(drawn.min()) - room, float(drawn.max()) + room]
+    return found if room > 0 and math.isfinite(room) else None
 
 
 def _digits(column: "pd.Series[float]") -> int:

@@ -11,8 +11,13 @@ const short = (name, most) => (name.length > most ? name.slice(0, Math.ceil(most
 function shorts(names, most) {
   let same = 0;
   while (names.length > 1 && names.every((name) => name.length > same && name[same] === names[0][same])) same += 1;
+  const words = same && names[0].slice(0, same).lastIndexOf(" ") + 1; // that they begin with
+  if (words && names.some((name) => name.length > most) && names.every((name) => name.length - words < most)) return names.map((name) => "…" + name.slice(words));
+  const shared = new Set((names[1] ? names[0] : "").split(" ").filter((word) => names.every((name) => name.split(" ").includes(word))));
+  const rest = (name) => name.split(" ").filter((word) => !shared.has(word)).join(" ") || name;
   const ways = [(name) => short(name, most), (name) => short(same ? "…" + name.slice(same) : name, most),
-    (name) => (name.length > most ? name.slice(0, most - 1) + "…" : name), (name) => (same && name.length > most ? "…" + name.slice(same, same + most - 2) + "…" : name)];
+    (name) => (name.length > most ? name.slice(0, most - 1) + "…" : name), (name) => (same && name.length > most ? "…" + name.slice(same, same + most - 2) + "…" : name),
+    (name) => short(rest(name), most)];
   const labels = ways.map((way) => names.map(way)), different = labels.map((one) => new Set(one).size);
   return labels[different.indexOf(Math.max(...different))];
 }
@@ -42,13 +47,14 @@ const touch = matchMedia("(pointer: coarse)").matches;
 const config = () => ({ displaylogo: false, responsive: true, displayModeBar: touch ? false : "hover", scrollZoom: false });
 
 function layout(more) {
-  const axis = { gridcolor: css("--line"), linecolor: css("--line"), zeroline: false, automargin: true };
+  const axis = { gridcolor: css("--line"), linecolor: css("--line"), zeroline: false };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--ink") },
-    margin: { l: 48, r: 12, t: 10, b: 36 }, dragmode: touch ? false : "zoom",
+    margin: { l: 48, r: 24, t: 10, b: 36 }, dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
-    ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
+    // Along an axis the margins are fixed: they decide which ticks there are, so that a margin for the last tick may remove it.
+    ...more, xaxis: { ...axis, automargin: "height", ...more.xaxis }, yaxis: { ...axis, automargin: "width", ...more.yaxis },
   };
 }
 
@@ -88,7 +94,7 @@ function drawForecast() {
   const unit = data.units[chosen];
   $("chosen").textContent = data.channels[chosen];
   listSteps();
-  const yaxis = unit ? { title: { text: plain(unit) } } : {};
+  const yaxis = { ...(unit ? { title: { text: plain(unit) } } : {}), ...(data.ranges[chosen] ? { range: data.ranges[chosen] } : {}) };
   return draw($("forecast"), [past, ...before, ...bands, ahead], { hovermode: "x unified", shapes: [now], xaxis, yaxis });
 }
 
@@ -140,8 +146,8 @@ function download() {
 function spark(index) {
   const width = 150, height = 40;
   const past = data.values[index].slice(-3 * data.ahead.length);
-  const all = [...past, ...data.forecast[index]];
-  const known = all.filter((value) => value !== null);
+  const all = [...past, ...data.forecast[index]], range = data.ranges[index];
+  const known = all.filter((value) => value !== null && !(range && (value < range[0] || value > range[1])));
   const low = Math.min(...known), span = Math.max(...known) - low || 1;
   const place = (value, step) => `${((step / (all.length - 1)) * width).toFixed(1)},${(height - 3 - ((value - low) / span) * (height - 6)).toFixed(1)}`;
   const points = (values, from) => values.map((value, step) => (value === null ? null : place(value, from + step))).filter(Boolean).join(" ");
@@ -190,7 +196,7 @@ function pairsShown() {
 function drawGraph() {
   const [leads, together] = pairsShown(), pairs = [...leads.slice(0, DRAWN), ...together];
   const cut = leads.length > DRAWN ? `, the strongest ${DRAWN} are drawn` : "";
-  $("level").textContent = `${Number($("threshold").value).toFixed(2)}: ${leads.length} of ${data.leadsInAll} leads${cut}`;
+  $("level").textContent = `${Number($("threshold").value).toFixed(2)}: ${leads.length} of ${data.leadsInAll.toLocaleString("en")} leads${cut}`;
   const used = new Set(pairs.flatMap(([leader, follower]) => [leader, follower]));
   const nodes = data.channels.map((_, index) => index).filter((index) => data.channels.length <= NAMED || used.has(index));
   const width = Math.max(300, $("graph").clientWidth), narrow = width < 520;
@@ -306,9 +312,9 @@ function drawAblation() {
     text: rows.map((row) => plain(row.channel)), marker: { color: css("--ahead"), size: 9, symbol: "diamond" }, hovertemplate: "%{text}: %{x:.2f} %" };
   $("sensor_ablation").style.height = `${Math.max(12, 4.5 + (paper() ? 1.1 : 1.6) * rows.length)}rem`;
   return draw($("sensor_ablation"), [bars, worst], { hovermode: "y unified", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-    margin: { l: 60, r: 12, t: 30, b: 44 }, bargap: 0.45,
+    margin: { l: 60, r: 24, t: 30, b: 44 }, bargap: 0.45,
     xaxis: { title: { text: "growth of the squared error, %" }, zeroline: true, zerolinecolor: css("--soft") },
-    yaxis: { tickvals: places, ticktext: shorts(rows.map((row) => row.sensor), 18).map(plain), showgrid: false } });
+    yaxis: { tickvals: places, ticktext: shorts(rows.map((row) => row.sensor), $("sensor_ablation").clientWidth < 520 ? 18 : 30).map(plain), showgrid: false } });
 }
 
 // ---------------------------------------------------------------- start

@@ -1,7 +1,7 @@
 """What a decision needs of a forecast: the next values, what to worry about, and coverage by the hour of the day."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,9 @@ def next_steps(horizon: int) -> list[int]:
     return [0, round(horizon / 4) - 1, round(horizon / 2) - 1, horizon - 1]
 
 
-def next_values(frame: pd.DataFrame, forecast: pd.DataFrame, bounds: Bounds) -> dict[str, Any]:
+def next_values(
+    frame: pd.DataFrame, forecast: pd.DataFrame, bounds: Bounds, suspects: Suspects | None = None
+) -> dict[str, Any]:
     """Return the table of next values: its level (the lowest, or None), its times, and a row per target.
 
     biased: whether a forecast that is shown lies outside its interval. A row has the name, for each time the forecast
@@ -49,7 +51,8 @@ def next_values(frame: pd.DataFrame, forecast: pd.DataFrame, bounds: Bounds) -> 
     level = min(bounds, default=None)
     rows, biased = [], False
     for name in forecast.columns:
-        last, form = frame[name].last_valid_index(), _number_form(frame[name])
+        measured = without_suspects(frame[name], (suspects or {}).get(str(name), {}))
+        last, form = frame[name].last_valid_index(), _number_form(measured)
         cells = []
         for step in steps:
             value = float(forecast[name].iloc[step])
@@ -74,7 +77,14 @@ def _number_form(column: "pd.Series[float]") -> Callable[[float], str]:
     if not 1e-3 <= span < 1e6:  # NaN, too
         return number
     places = max(0, 2 - math.floor(math.log10(span)) + 1)
-    return lambda value: "-" if math.isnan(value) else f"{value:,.{places}f}"
+    return lambda value: "-" if math.isnan(value) else f"{round(value, places) + 0.0:,.{places}f}"  # + 0.0: no -0
+
+
+def without_suspects(column: "pd.Series[float]", suspects: Collection[str]) -> "pd.Series[float]":
+    """Return the values of a channel that are none of the numbers that may mean missing."""
+    numbers = np.array([float(one) for one in suspects])  # written with six digits
+    odd = np.isclose(column.to_numpy()[:, None], numbers, rtol=1e-5, atol=0).any(axis=1)
+    return column[~odd]
 
 
 # ---------------------------------------------------------------- what to worry about
