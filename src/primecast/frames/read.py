@@ -21,13 +21,14 @@ from primecast.frames.columns import AS_ASKED, Choice, choose_again, choose_colu
 from primecast.frames.date_columns import dates_of_numbers
 from primecast.frames.dates import frequency_in_words, zone_name
 from primecast.frames.files import path_of, read_file
+from primecast.frames.given_steps import at_step, dated_from
 from primecast.frames.layouts import FILE, Layout, from_native
 from primecast.frames.long_tables import LongTable, as_long, names_long, refuse_long
 from primecast.frames.matrices import parts_of, unfold
 from primecast.frames.numbers import make_missing
 from primecast.frames.regular import with_absent_rows
 from primecast.frames.text_files import names_nothing
-from primecast.frames.time_columns import at_step, dated_from, find_date, find_time, set_time
+from primecast.frames.time_columns import find_date, find_time, set_time
 from primecast.frames.validate import check_columns, describe_gaps
 from primecast.schema import Rule, checked
 
