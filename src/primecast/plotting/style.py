@@ -32,7 +32,7 @@ def short(name: str, most: int = 20) -> str:
     """Return a name of at most so many letters, cut in the middle: names of sensors differ at their ends.
 
     >>> short("wind speed station 028"), short("wind speed station 28")
-    ('wind speed…tation 028', 'wind speed…station 28')
+    ('wind speed…ation 028', 'wind speed…tation 28')
     """
     name = readable(name)
     return name if len(name) <= most else f"{name[: most // 2]}…{name[len(name) - (most - 1) // 2 :]}"
