@@ -267,7 +267,7 @@ def test_channels_that_were_never_negative_get_no_negative_forecast_nor_bound() 
     df["follow"] = (df["follow"] - df["follow"].mean()).clip(lower=0)
     df.iloc[-7:, 1] = 0
     auto, free = (Forecaster(**{**SMALL, "epochs": 1, "bounds": bounds}).fit(df) for bounds in ("auto", None))
-    assert list(auto.state_.nonnegative) == [(df[name].iloc[:231] >= 0).all() for name in df.columns]
+    assert list(auto.state_.nonnegative) == [(df[name] >= 0).all() for name in df.columns]
     assert auto.state_.nonnegative[1] and not free.state_.nonnegative.any()
     for told, bound in ((auto.predict(level=[80, 95]), True), (free.predict(level=[80, 95]), False)):
         lowest = told[["follow", "follow-lo-80", "follow-lo-95"]].min().min()
@@ -279,6 +279,26 @@ def test_channels_that_were_never_negative_get_no_negative_forecast_nor_bound() 
     assert auto.scores_.mse <= free.scores_.mse
     with pytest.raises(InputError, match="unknown bounds 'zero'; allowed: auto"):
         Forecaster(**{**SMALL, "bounds": "zero"})
+
+
+def test_a_channel_with_a_later_value_below_0_is_no_longer_kept_from_below_0(tmp_path: Path) -> None:
+    falling = pd.DataFrame({"temperature": np.linspace(40, -3, 331), "other": waves(331)["lead"].to_numpy()})
+    falling.index = waves(331).index
+    options = {**SMALL, "model": "ridge", "attention": None, "model_args": None}
+
+    def lowest(table: pd.DataFrame) -> float:
+        return float(table.filter(like="temperature").min().min())
+
+    fitted = Forecaster(**options).fit(falling)
+    assert lowest(fitted.predict(level=[80])) < -3
+    assert lowest(fitted.predict(falling.iloc[:300], level=[80])) < 3
+    before = Forecaster(**options).fit(falling.iloc[:300])
+    assert before.state_.nonnegative[0] and lowest(before.predict(level=[80])) >= 0
+    assert lowest(before.predict(falling)) < -3  # rows that tell otherwise
+    before.save(tmp_path / "model")
+    assert lowest(before.update(falling).predict()) < -3 and not before.state_.nonnegative[0]
+    tested = Forecaster.load(tmp_path / "model").backtest(falling, windows=4).forecasts
+    assert tested.query("unique_id == 'temperature'")["primecast"].min() < 0
 
 
 @pytest.mark.parametrize("options", [{"model": "ridge"}, {"quality": "fast"}], ids=str)

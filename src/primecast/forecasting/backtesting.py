@@ -93,9 +93,9 @@ def backtest(
     for origin in origins:
         own = _refitted(state, table, origin) if refit else state
         before = values.frame_as_of(table, origin)
-        unchanged = own.unchanged(before)
+        limits = own.limits(before)
         known = values.as_of(np.arange(origin, origin + horizon), origin)[:, len(state.roles.channels) :]
-        forecasts.append(forecast_next(own, before, known, unchanged))
+        forecasts.append(forecast_next(own, before, known, limits))
         naives.append(_seasonal_naive(values, origin, state.season, horizon)[:, :targets])
         if refit and levels:
             told = known_errors(own, own.recent, adaptive=adaptive)
@@ -104,7 +104,7 @@ def backtest(
         for level in levels:
             assert told is not None
             try:
-                bounds[level].append(interval(own, told, forecasts[-1], number + origin, level, unchanged))
+                bounds[level].append(interval(own, told, forecasts[-1], number + origin, level, limits))
             except InputError as error:
                 raise InputError(f"{error} at {table.index[origin]}; take fewer windows or a lower level") from error
     return tabulate(

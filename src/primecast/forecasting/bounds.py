@@ -1,4 +1,4 @@
-"""Channels that cannot be negative: all of their training values are 0 or more, so their forecasts are, too.
+"""Channels that cannot be negative: all of their known values are 0 or more, so their forecasts are, too.
 
 Letters: b batch, l look-back, h horizon, n channels, k targets, m time features.
 """

@@ -173,7 +173,8 @@ class InUnits(nn.Module):
         past = window[..., : self.targets]
         unchanged = self.constant & (past == mean[: self.targets]).all(1, keepdim=True)
         forecast = torch.where(unchanged, past[:, -1:], original)
-        return torch.where(self.nonnegative, forecast.clamp(min=0), forecast)
+        nonnegative = self.nonnegative & (past >= 0).all(1, keepdim=True)
+        return torch.where(nonnegative, forecast.clamp(min=0), forecast)
 
 
 # ---------------------------------------------------------------- the exporters

@@ -201,7 +201,7 @@ def _calibrate(
         season=season,
         naive_mae=_naive_mae(table.truth[:trained, :targets], season),
         calibration=held_out.calibration(len(table), first=-len(table)),
-        nonnegative=nonnegative,
+        nonnegative=find_nonnegative(table.truth[:, :targets], arguments.bounds),  # of the forecasts from here on
         stride=held_out.stride or 1,
         rows=len(table) - int(held_out.ends[-1]),
         periods={

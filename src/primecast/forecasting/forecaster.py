@@ -66,8 +66,8 @@ class Forecaster:
                that the validation rows choose; see `leaderboard`. None: "good"; but one model where a model, an
                attention or model_args are given. With a quality, too, the members are built on what is given.
     time_limit: seconds after which no further member is begun; the first one is always trained.
-    bounds:    "auto": channels whose training values are all 0 or more get no forecast nor interval below 0; `scores_`
-               is of these forecasts, the validation errors of training and `leaderboard` are not. None: as they come.
+    bounds:    "auto": channels without a known value below 0 get no forecast nor interval below 0; `scores_` is of such
+               forecasts, by the training rows, validation errors and `leaderboard` are not. None: as they come.
 
     All arguments can be written as JSON and are checked at once. After `fit`: `scores_`, `naive_scores_` (of the last
     fifth of the rows, which are not trained on, in scaled units), `periods_`, `model_` and the other attributes below.

@@ -25,7 +25,7 @@ from primecast.forecasting.intervals import (
     known_at,
     thinned,
 )
-from primecast.forecasting.state import FittedState
+from primecast.forecasting.state import FittedState, Limits
 from primecast.frames.dates import align_rows, check_step, future_index, row_number, with_length
 from primecast.frames.future_covariates import read_future_covariates
 from primecast.frames.layouts import Layout
@@ -98,10 +98,10 @@ def forecast_frames(
     levels = check_levels(level)
     if len(table) < state.lookback:
         raise InputError(f"a forecast needs {state.lookback} rows, the frame has {len(table)}")
-    seen, unchanged = table.last(state.lookback), state.unchanged(table)
+    seen, limits = table.last(state.lookback), state.limits(table)
     ahead = future_index(seen.index, state.horizon)
     known = read_future_covariates(future, state.roles.future, table=seen, ahead=ahead, layout=state.layout)
-    point = forecast_next(state, seen, known, unchanged)
+    point = forecast_next(state, seen, known, limits)
     told = known_errors(state, table, adaptive=adaptive) if levels else None
 
     def framed(values: Float64[np.ndarray, "h n"]) -> pd.DataFrame:
@@ -109,25 +109,25 @@ def forecast_frames(
         return pd.DataFrame(values, index=ahead, columns=list(state.roles.targets))
 
     number = row_number(table.index)
-    intervals = {one: interval(state, told, point, number, one, unchanged) for one in levels if told is not None}
+    intervals = {one: interval(state, told, point, number, one, limits) for one in levels if told is not None}
     return framed(point), {one: (framed(low), framed(high)) for one, (low, high) in intervals.items()}
 
 
 @QUIET
 def forecast_next(
-    state: FittedState, table: CheckedFrame, known: Float64[np.ndarray, "h c"], unchanged: Bool[np.ndarray, "n"]
+    state: FittedState, table: CheckedFrame, known: Float64[np.ndarray, "h c"], limits: Limits
 ) -> Float64[np.ndarray, "h n"]:
     """Return the forecast of the targets after the last row of the table, in original units.
 
-    known: the future covariates. unchanged: the targets that are forecast as their constant.
+    known: the future covariates. limits: see `FittedState.limits`.
     """
     scaled = predict(state.model_after(table), state.builder.next(table, known))[0].double().numpy()
     all_columns = np.zeros((state.horizon, len(state.roles.columns)))
     all_columns[:, : scaled.shape[1]] = scaled
     forecast = state.scaler.inverse(all_columns)[:, : state.builder.targets]
-    forecast[:, unchanged] = table.frame.to_numpy()[-1, : state.builder.targets][unchanged]
+    forecast[:, limits.unchanged] = table.frame.to_numpy()[-1, : state.builder.targets][limits.unchanged]
     _check_finite(forecast, state.roles.targets)
-    return np.where(state.nonnegative, np.maximum(forecast, 0), forecast)
+    return np.where(limits.nonnegative, np.maximum(forecast, 0), forecast)
 
 
 def _check_finite(forecasts: Float[np.ndarray, "*m h n"], targets: Sequence[str]) -> None:
@@ -230,14 +230,14 @@ def interval(
     point: Float64[np.ndarray, "h n"],
     number: int,
     level: float,
-    unchanged: Bool[np.ndarray, "n"],
+    limits: Limits,
 ) -> Float64[np.ndarray, "2 h n"]:
     """Return the bounds of an interval around a forecast in original units. number: of the first row it forecasts."""
     mean, std = state.scaler.mean[: point.shape[1]], state.scaler.std[: point.shape[1]]
     scaled = ((point - mean) / std)[None]
     bounds = told.interval(scaled, np.array([number]), level)[:, 0]
-    original = np.where(unchanged, point, point + (bounds - scaled) * std)
-    return np.where(state.nonnegative, np.maximum(original, 0), original)
+    original = np.where(limits.unchanged, point, point + (bounds - scaled) * std)
+    return np.where(limits.nonnegative, np.maximum(original, 0), original)
 
 
 def errors_so_far(state: FittedState, table: CheckedFrame) -> Calibration | None:
@@ -273,13 +273,15 @@ def update_state(state: FittedState, data: object) -> FittedState:
     first = max(state.first_origin(joined), len(before) + 1 - state.horizon)
     origins = state.builder.origins(joined, range(first, len(joined)))
     held_out = forecast_from(state.bounded_model, state.builder, joined, origins, batch_size=state.arguments.batch_size)
+    limits = state.limits(joined)
     kept = (state.rows + held_out.ends - len(before)) % state.stride == 0
     most = max(len(state.calibration), 1)
     newest = held_out.calibration(len(joined), first=-len(joined)).only(kept)
     return replace(
         state,
         calibration=state.calibration.shifted(-len(new)).followed_by(newest).only(slice(-most, None)),
-        constant=state.unchanged(joined),
+        constant=limits.unchanged,
+        nonnegative=limits.nonnegative,
         rows=state.rows + len(new),
         recent=joined.last(state.lookback + state.horizon),
     )

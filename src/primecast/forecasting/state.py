@@ -37,6 +37,14 @@ class TrainingRecord:
     naive_scores: Scores  # of the seasonal naive forecast of the same rows
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Targets whose forecast after a table is their constant, and those whose forecast is kept from below 0."""
+
+    unchanged: Bool[np.ndarray, "n"]
+    nonnegative: Bool[np.ndarray, "n"]
+
+
 @dataclass(frozen=True, eq=False)
 class FittedState:
     """A fitted model with everything that a forecast needs; `update` returns a new one.
@@ -46,7 +54,7 @@ class FittedState:
     constant:    the targets that have never changed.
     naive_mae:   of the seasonal naive forecast on the training rows, in original units: the divisor of MASE.
     calibration: errors of held-out windows; row 0 is the one after the last known. stride: rows between its windows.
-    nonnegative: the targets that are forecast as 0 at least, see `bounds` of Forecaster.
+    nonnegative: the targets without a known value below 0, which are forecast as 0 at least, see `bounds`.
     rows:        rows since the last calibration window of `fit` ended.
     periods:     first and last row of train, val and test.
     facts:       the content of the model card.
@@ -149,8 +157,9 @@ class FittedState:
         self.check_held_out(table)
         return self.builder.held_out(table, range(self.first_held_out(table) - self.lookback, len(table)))
 
-    def unchanged(self, table: CheckedFrame) -> Bool[np.ndarray, "n"]:
-        """Return which targets were constant in `fit` and have the same value in all of these rows."""
+    def limits(self, table: CheckedFrame) -> Limits:
+        """Return which targets have always been constant or never below 0, as in `fit`, in all of these rows, too."""
         targets = len(self.roles.targets)
-        same = (table.frame.to_numpy()[:, :targets] == self.scaler.mean[:targets]).all(axis=0)
-        return np.asarray(self.constant & same)
+        values = table.frame.to_numpy()[:, :targets]
+        same, negative = (values == self.scaler.mean[:targets]).all(axis=0), (values < 0).any(axis=0)
+        return Limits(np.asarray(self.constant & same), np.asarray(self.nonnegative & ~negative))
