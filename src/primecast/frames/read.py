@@ -134,14 +134,14 @@ def open_table(
     time: str | Sequence[str] | None = None,
     value: str | None = None,
     dayfirst: bool | None = None,
-    columns: str | Sequence[str] | None = None,
-    drop: str | Sequence[str] = (),
+    columns: str | Iterable[object] | None = None,
+    drop: str | Iterable[object] = (),
     header: int | str | None = "infer",
     decimal: str | None = None,
     freq: str | None = None,
     start: str | None = None,
     tz: str | None = None,
-    na: Sequence[object] | str | float = (),
+    na: object = (),
     matrix: bool | None = None,
     covariates: Sequence[str] = (),
 ) -> OpenTable:
@@ -172,15 +172,16 @@ def open_table(
         na=list(na) if isinstance(na, Iterable) and not isinstance(na, str) else [na], matrix=matrix,
     )  # fmt: skip
     with _whole_characters():
-        return _opened(data, given, columns=columns, drop=drop, covariates=covariates)
+        chosen = None if columns is None else _listed(columns)
+        return _opened(data, given, columns=chosen, drop=_listed(drop), covariates=covariates)
 
 
 def _opened(
     data: object,
     given: Layout,
     *,
-    columns: str | Sequence[str] | None,
-    drop: str | Sequence[str],
+    columns: Sequence[str] | None,
+    drop: Sequence[str],
     covariates: Sequence[str],
 ) -> OpenTable:
     table, long = _open(data, given, covariates)
@@ -242,8 +243,8 @@ def _whole_characters() -> Iterator[None]:
         ) from error
 
 
-def _listed(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+def _listed(names: str | Iterable[object]) -> list[str]:
+    return [names] if isinstance(names, str) else list(map(str, names))
 
 
 def _open(data: object, given: Layout, covariates: Sequence[str] = ()) -> tuple[OpenTable, LongTable | None]:
