@@ -85,8 +85,8 @@ def _refuse_interleaved(wide: pd.DataFrame, texts: Sequence[object], *, source: 
 
 
 ID_NAMES = (
-    "entity_id", "sensor", "sensor_id", "device", "device_id", "tag", "tagname", "tag_name", "point", "metric", "series",
-    "variable", "parameter", "channel", "name", "id", "_field", "unique_id", "meter", "meter_id", "station",
+    "entity_id", "sensor", "sensor_id", "device", "device_id", "tag", "tagname", "tag_name", "point", "metric",
+    "series", "variable", "parameter", "channel", "name", "id", "_field", "unique_id", "meter", "meter_id", "station",
 )  # fmt: skip
 """Usual names, in lower case, of a column that names the series of a long table."""
 HALF = 0.5
