@@ -185,7 +185,7 @@ def test_a_saved_ensemble_whose_channels_share_their_weights_still_loads(best: F
     save_state(replace(state, model=shared[0], final=shared[1]), tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    assert not config.pop("channel_weights")  # which those folders do not know
+    assert not config.pop("weights_by_channel")  # which those folders do not know
     path.write_text(json.dumps(with_checksum(config)), encoding="utf-8")
     pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict(), best.predict())
 

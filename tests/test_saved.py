@@ -43,7 +43,7 @@ def save(folder: Path, index: Index = HOURS, *, error: float = 0.5, mse: float =
             "periods": {key: [str(index[0]), str(index[-1])] for key in ("train", "val", "test")},
             "facts": FACTS | {"scores": FACTS["scores"] | {"mse": mse}},
             "signed": True,
-            **dict.fromkeys(("final", "channel_weights"), False),
+            **dict.fromkeys(("final", "weights_by_channel"), False),
             "members": [],
         },
         arrays={"calibration": np.full((2, 3, 2), error)},

@@ -12,8 +12,9 @@ from the mean are multiplied by three factors, with B blocks of b windows and a 
                                 that of a triangle of base h, of which a block of b windows keeps all but h / (3 b)
     t / z                       a variance from few blocks is itself uncertain: Student's quantile over the normal one
 
-A relative change is the difference in units of the baseline's error, and so is its interval: their signs agree.
-The ratio of the drawn errors has no bounds: with few blocks deviations are so enlarged that a drawn error comes near 0.
+A relative change is the difference divided by the mean error of the baseline, and so are the ends of its interval. They
+are not quantiles of the ratio of both drawn errors: with few blocks the baseline's draws spread so widely that some
+come near 0.
 
 Seeds: runs are drawn with replacement, the same for both sides, and multiplied by sqrt(S / (S - 1)). Satterthwaite's
 formula gives the degrees of freedom from the variances of both sources. With one seed nothing is drawn: the interval is

@@ -42,7 +42,7 @@ NEGLIGIBLE = 1e-5
 class Ensemble(nn.Module):
     """forward(x: (b, l, n), time_features: (b, l + h, m) or None) -> (b, h, n): the weighted average of its members.
 
-    channels: of the weights (k, n); without it, all channels share their weights (k,), as folders saved before have it.
+    channels: how many; the weights are (k, n). None: one weight for each member, (k,), as in folders saved before.
     """
 
     def __init__(self, members: Sequence[nn.Module], *, channels: int | None = None) -> None:
@@ -119,14 +119,17 @@ def build_forecast_model(
     *,
     channels: int,
     n_time_features: int,
-    channel_weights: bool,
+    weights_by_channel: bool,
 ) -> nn.Module:
-    """Return the model of a Forecaster: one model, or the ensemble of these members with equal weights."""
+    """Return the model of a Forecaster: one model, or the ensemble of these members with equal weights.
+
+    weights_by_channel: whether the ensemble has a weight for each member and channel, or one for each member.
+    """
     sizes = {"channels": channels, "n_time_features": n_time_features}
     if not members:
         return arguments.build_model(**sizes)
     built = [build_member(member, lookback=arguments.lookback, **sizes) for member in members]
-    return Ensemble(built, channels=channels if channel_weights else None)
+    return Ensemble(built, channels=channels if weights_by_channel else None)
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:
@@ -184,14 +187,15 @@ def greedy_weights(
 def channel_weights(
     weights: Float64[np.ndarray, "k"], errors: Float64[np.ndarray, "k n"], *, windows: float = math.inf
 ) -> Float64[np.ndarray, "k n"]:
-    """Return the weights of each channel: those of all channels, but for members that fail on it.
+    """Return the weights of the members for each channel; a member that fails on a channel has weight 0 there.
 
-    errors:  of the validation windows, squared, scaled by the training rows; NaN for a channel without truth.
+    weights: of the members, for all channels, see `greedy_weights`.
+    errors:  validation MSE of each member on each channel, in scaled units; NaN for a channel without truth.
     windows: as in `greedy_weights`.
     """
     limits = FAILED * (1 + FEW / windows) * np.maximum(errors.min(axis=0), NEGLIGIBLE)
     kept = np.where(errors > limits, 0, weights[:, None])
     best = np.arange(len(errors))[:, None] == errors.argmin(axis=0)
     kept = np.where(kept.any(axis=0), kept, best)
-    # Divided where a member was left out alone, so that the others keep their last bit.
+    # Only channels that leave out a member are divided by their sum: rounding would change the last bit of the others.
     return np.where((errors > limits).any(axis=0), kept / kept.sum(axis=0), kept)

@@ -66,8 +66,8 @@ class Forecaster:
                that the validation rows choose; see `leaderboard`. None: "good"; but one model where a model, an
                attention or model_args are given. With a quality, too, the members are built on what is given.
     time_limit: seconds after which no further member is begun; the first one is always trained.
-    bounds:    "auto": channels without a known value below 0 get no forecast nor interval below 0; `scores_` is of such
-               forecasts, by the training rows, validation errors and `leaderboard` are not. None: as they come.
+    bounds:    "auto": no forecast or interval below 0 for channels without a known value below 0 (for `scores_`: in the
+               training rows; validation errors and `leaderboard` are without it). None: forecasts as they come.
 
     All arguments can be written as JSON and are checked at once. After `fit`: `scores_`, `naive_scores_` (of the last
     fifth of the rows, which are not trained on, in scaled units), `periods_`, `model_` and the other attributes below.
@@ -201,7 +201,7 @@ class Forecaster:
 
         The model stays as it is. `data` may be a single row, and may overlap the known rows; its first new row must be
         the next one. All rows of an array are new, since they have no numbers. Other values for the last look-back +
-        horizon dates are used, with a RevisedRowsWarning where they contradict known ones; numbered rows may not.
+        horizon dates are used, with a RevisedRowsWarning where they contradict known ones; in numbered rows, refused.
         """
         self.state_ = update_state(self._fitted(), data)
         return self

@@ -67,7 +67,7 @@ def save_state(state: FittedState, folder: Path) -> None:
             "facts": state.facts,
             "signed": state.calibration.signed,
             "final": state.final is not None,
-            "channel_weights": isinstance(state.model, Ensemble) and state.model.weights.ndim == 2,
+            "weights_by_channel": isinstance(state.model, Ensemble) and state.model.weights.ndim == 2,
             "members": [{name: getattr(member, name) for name in MEMBER} for member in state.members],
         },
         arrays={
@@ -178,8 +178,8 @@ def _load_state(folder: Path) -> FittedState:
         minute, n_time_features = _check_time_features(saved, arguments, roles)
         sizes = {"channels": len(roles.channels), "n_time_features": n_time_features}
         members = _members(arguments, saved.fields["members"])
-        final, by_channel = saved.fields["final"], saved.fields["channel_weights"]
-        build = partial(_build_saved, arguments, members, final=final, channel_weights=by_channel, **sizes)
+        final, by_channel = saved.fields["final"], saved.fields["weights_by_channel"]
+        build = partial(_build_saved, arguments, members, final=final, weights_by_channel=by_channel, **sizes)
         kinds = tensor_kinds(build)
         for one in members or [arguments]:
             check_forecast_memory(one, **sizes)

@@ -45,7 +45,7 @@ FIELDS: dict[str, type] = {
     "facts": dict,
     "signed": bool,
     "final": bool,
-    "channel_weights": bool,
+    "weights_by_channel": bool,
     "members": list,
 }
 LAYOUT: dict[str, type | UnionType] = {
@@ -88,7 +88,7 @@ MEMBER_FACTS = {
     **dict.fromkeys(("weight", "val_mse", "val_mae", "test_mse", "test_mae", "seconds"), float),
 }
 COMPARISON_FACTS = {**dict.fromkeys(("mse_change", "mse_low", "mse_high"), float | None), "verdict": str | None}
-FORMER_NAMES = {
+FORMER_NAMES = {  # they cannot be left out: saved folders hold them
     "marks": "time_features",
     "channel_vectors": "channel_embeddings",
     "prime-free": "prime-table",
@@ -140,7 +140,7 @@ def open_forecaster(folder: Path, *, arguments: Collection[str]) -> Saved:
 def _current_names(config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with the names of today, whichever version of primecast wrote it."""
     before_ensembles, before_final = "marks" in config, "final" not in config
-    config = {"channel_weights": False, **{_current(name): value for name, value in config.items()}}
+    config = {"weights_by_channel": False, **{_current(name): value for name, value in config.items()}}
     params, layout = config.get("params"), config.get("layout")
     if isinstance(layout, dict):
         config["layout"] = _current_layout(layout)
